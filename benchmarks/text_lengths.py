@@ -13,7 +13,7 @@ import torch
 from ddpn.paper.experiments.catalogue import experiment as read_experiment
 from ddpn.paper.experiments.rows import LOADERS, load_data
 from ddpn.paper.experiments.runs import find_finished_runs
-from ddpn.paper.experiments.scoring import detection
+from ddpn.paper.experiments.scoring import evaluate_detection
 from ddpn.paper.experiments.tables import Cell, ResultTable, format_table, mark_best, score_ood_rows
 
 COLUMNS = ("AUROC", "FPR80", "equal lengths: AUROC", "equal lengths: FPR80")
@@ -52,7 +52,10 @@ def compare_at_equal_lengths(name: str, folder: Path) -> ResultTable:
     )
     rows = {}
     for label, (inside, outside) in scores.items():
-        everything, equal = detection(inside, outside), detection(inside[matched[0]], outside[matched[1]])
+        everything, equal = (
+            evaluate_detection(inside, outside),
+            evaluate_detection(inside[matched[0]], outside[matched[1]]),
+        )
         rows[label] = [Cell(*value) for value in (everything.auroc, everything.fpr80, equal.auroc, equal.fpr80)]
     notes = (
         f"With equal lengths: {len(matched[0]):,} rows of each kind, equally many of every length.",

@@ -1,6 +1,7 @@
-"""Convert your own texts, images and point clouds to tensors.
+"""Convert your own texts, images and point clouds to the tensors that networks take as inputs.
 
-A beam is one slot of a shelf, seen by a depth camera. `ddpn.networks.backbones.countnet3d` describes packed beams.
+A beam is the point cloud of one slot of a shelf, seen by a depth camera. `ddpn.networks.backbones.countnet3d` describes
+the format of packed beams.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,9 +37,9 @@ _ONLY_IDS = {"return_attention_mask": False, "return_token_type_ids": False}
 def tokenize(
     texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase | str | Path", *, max_length: int = 128
 ) -> Tensor:
-    """Convert texts to token ids, cut off at `max_length` and padded on the right with the tokenizer's pad id.
+    """Convert texts to token ids, truncated at `max_length` and padded on the right.
 
-    An empty text has only the special tokens.
+    The padding is the tokenizer's pad id. An empty text becomes special tokens only.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ def tokenize(
     tokenizer : tokenizer of transformers or str
         A tokenizer, or its name or folder. "package:NAME/FOLDER" is a folder in an installed package.
     max_length : int
-        The most tokens of a text.
+        The largest number of tokens of a text.
 
     Returns
     -------
@@ -72,7 +73,7 @@ def tokenize(
 
 
 def join_texts(table: Mapping[str, Sequence[object]], columns: str | Sequence[str] = ("title", "text")) -> list[str]:
-    """Join the texts of several columns into one text per row; skip empty and missing texts.
+    """Join the text columns of a table into one text per row, skipping empty and missing texts.
 
     Parameters
     ----------
@@ -92,7 +93,10 @@ def join_texts(table: Mapping[str, Sequence[object]], columns: str | Sequence[st
 
 
 def _text(column: str, row: int, value: object) -> str:
-    """Return the text of a cell; "" if it is None or NaN. Messages name the cell by its column and row."""
+    """Return the text of a cell, or "" if it is missing (None or NaN); other values raise an `InputError`.
+
+    The error message names the cell by `column` and `row`.
+    """
     if value is None or (isinstance(value, float) and isnan(value)):
         return ""
     if not isinstance(value, str):
@@ -101,7 +105,10 @@ def _text(column: str, row: int, value: object) -> str:
 
 
 def _check_texts(texts: Sequence[str]) -> list[str]:
-    """Return texts as a list; raise an `InputError` for a data frame, whose items are columns."""
+    """Return texts as a list, or raise an `InputError`.
+
+    A data frame is invalid, because iterating over it yields columns.
+    """
     is_column = len(getattr(texts, "shape", ())) == 1
     if isinstance(texts, str | bytes) or not (is_column or isinstance(texts, Sequence)) or not len(texts):
         remedy = 'Use one column, X["text"], or join_texts(X).'
@@ -130,11 +137,11 @@ def _check_length(tokenizer: "PreTrainedTokenizerBase", max_length: int) -> None
 
 
 def decode_images(files: Sequence[str | Path], size: int = 224) -> Tensor:
-    """Decode image files into one tensor.
+    """Decode image files into one tensor of RGB pixels.
 
-    Pillow decodes them. Grey, CMYK, palette and alpha images become RGB (alpha is dropped), rotation by EXIF is
-    ignored, and images are resized to squares bilinearly without keeping the aspect ratio. They are not normalised,
-    because that depends on the network. If a file cannot be read, the error names it.
+    Images are resized bilinearly to squares, without keeping the aspect ratio. Grey, CMYK and palette images become
+    RGB, alpha is dropped, and EXIF rotation is ignored. Pixels are not normalised, because that depends on the network.
+    If a file cannot be read, the error names it.
 
     Parameters
     ----------
@@ -161,7 +168,7 @@ def decode_images(files: Sequence[str | Path], size: int = 224) -> Tensor:
 
 
 def read_image(path: Path, size: int) -> Tensor:
-    """Read an image; errors name its file. Shape: (3, size, size), uint8."""
+    """Read an image file as a uint8 tensor with shape (3, size, size). Errors name the file."""
     pillow = import_extra("PIL.Image", "images")
     try:
         with pillow.open(path) as image:
@@ -179,17 +186,16 @@ def read_image(path: Path, size: int) -> Tensor:
 
 
 def auto_augment(images: Tensor, group_size: int = 8) -> Tensor:
-    """Augment images at random on their device; groups of images share a policy.
+    """Augment images at random with AutoAugment's policies for ImageNet (Cubuk et al., 2018).
 
-    The policies are AutoAugment's for ImageNet (Cubuk et al., 2018), implemented by kornia and drawn from torch's
-    generator.
+    kornia implements the policies, on the device of the images and with torch's random generator.
 
     Parameters
     ----------
     images : Tensor of uint8, shape (N, 3, height, width)
         The result has the same shape and dtype.
     group_size : int
-        The number of randomly chosen images that share a policy. The paper's code draws a policy for each image (1).
+        The number of randomly chosen images that share a policy. The paper's code uses 1: a policy for each image.
     """
     is_tensor = isinstance(images, Tensor)
     if not is_tensor or images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
@@ -220,21 +226,22 @@ def pack(
     max_points: int = MAX_POINTS,
     seed: int = 1998,
 ) -> Tensor:
-    """Pack point clouds into one tensor. Shape: (B, 2 + max_points, 4).
+    """Pack point clouds into one tensor with shape (clouds, 2 + max_points, 4), which CountNet3D takes as input.
 
-    A cloud without points has only padding.
+    The first two vectors of a cloud hold its geometry class, and the centre and size of its bounding box. The next
+    vectors are (1, x, y, z) for each point, and zeros for padding. A cloud may have no points.
 
     Parameters
     ----------
     clouds : iterable of array-like, each (n, 3)
-        The points of each beam: arrays, tensors or lists.
+        The points of each cloud, as arrays, tensors or lists.
     geometry : sequence of int
         The number of the geometry class of each cloud.
     max_points : int
-        The most points per beam. If there are more, a random subset is kept, which depends on the seed and on the
-        position of the beam.
+        The largest number of points per cloud. If there are more, a random subset is kept, which depends on the seed
+        and on the position of the cloud.
     seed : int
-        Seed of the subsets.
+        Seed of the random subsets.
 
     Examples
     --------
@@ -263,7 +270,10 @@ def pack(
 
 
 def as_points(points: ArrayLike, name: str) -> np.ndarray:
-    """Convert an array, a list or a tensor to finite points (n, 3). There may be none."""
+    """Convert an array, a list or a tensor to an array of points with shape (n, 3), where n may be 0.
+
+    Other shapes and values that are not finite raise an `InputError`, in which the points are called `name`.
+    """
     array = _array(points)
     if array.shape == (0,):
         array = array.reshape(0, 3)
@@ -278,7 +288,7 @@ def as_points(points: ArrayLike, name: str) -> np.ndarray:
 
 
 def _array(values: ArrayLike) -> np.ndarray:
-    """Convert values to an array. If that fails, return an array with one object, which later checks refuse."""
+    """Convert values to an array. If that fails, return an array of one None, which later checks reject."""
     if isinstance(values, Tensor):
         return values.detach().cpu().numpy()
     try:

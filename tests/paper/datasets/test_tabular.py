@@ -89,7 +89,7 @@ def test_the_full_file_comes_first_and_leaks_nothing(full_file):
 
 def test_an_invalid_date_is_refused():
     with pytest.raises(InputError, match="vdate must hold dates written month/day/year, got '13/40/2012'"):
-        tabular._weekday("13/40/2012")
+        tabular._parse_weekday("13/40/2012")
 
 
 def test_stays_are_standardised(tmp_path):

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ddpn.paper.experiments import reproduce as module
 from ddpn.paper.experiments.catalogue import parse, select
-from ddpn.paper.experiments.reproduce import execute_all, processes, reproduce
+from ddpn.paper.experiments.reproduce import count_simultaneous_runs, execute_all, reproduce
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 
 RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "crps": [0.3214]}}}}
@@ -29,11 +29,11 @@ def run_and_capture(names, out, console, **options):
 
 def test_one_job_per_core_is_the_default_and_one_under_torchrun(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
-    assert (processes(None, "cpu"), processes(2, "cpu")) == (3, 2)
+    assert (count_simultaneous_runs(None, "cpu"), count_simultaneous_runs(2, "cpu")) == (3, 2)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert processes(None, "cpu") == 1
+    assert count_simultaneous_runs(None, "cpu") == 1
     with pytest.raises(ConfigError, match=r"^jobs must be 1 under torchrun, .*got 2"):
-        processes(2, "cpu")
+        count_simultaneous_runs(2, "cpu")
 
 
 def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp_path, monkeypatch, console):

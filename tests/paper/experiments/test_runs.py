@@ -268,7 +268,7 @@ def test_distributions_are_those_of_saved_weights_and_outputs(waves, finish, tmp
     assert kept["y"].tolist() == [3, 5, 7]
     expected = np.exp([[1.0, 2.0]] * 3)
     np.testing.assert_allclose(finished.distribution(kept["raw"]).mean, expected, rtol=1e-6)
-    np.testing.assert_allclose(finished.at(np.array([0.0, 1.0, 9.0])).mean, expected, rtol=1e-6)
+    np.testing.assert_allclose(finished.predict(np.array([0.0, 1.0, 9.0])).mean, expected, rtol=1e-6)
 
 
 def test_runs_keep_the_order_of_the_experiment_and_glms_can_be_left_out(waves, finish, tmp_path):

@@ -8,7 +8,7 @@ from sklearn.metrics import auc, average_precision_score, roc_auc_score, roc_cur
 from torch.distributions import Normal
 
 from ddpn.distributions import DoublePoisson, Poisson
-from ddpn.paper.experiments.scoring import detection, score
+from ddpn.paper.experiments.scoring import evaluate_detection, score
 from ddpn.runtime.errors import InputError
 
 K = np.arange(400)
@@ -175,7 +175,7 @@ def check_detection(ours, expected, sizes):
 def test_areas_are_those_of_every_threshold(digits):
     inside, outside = draw_scores(digits=digits)
     expected = [compute_areas_at_all_thresholds(inside[others], outside) for _, others in draw_hold_outs(400, 80)]
-    check_detection(detection(inside, outside), expected, (320, 150))
+    check_detection(evaluate_detection(inside, outside), expected, (320, 150))
 
 
 def test_areas_as_in_the_paper_are_those_of_its_script():
@@ -183,10 +183,10 @@ def test_areas_as_in_the_paper_are_those_of_its_script():
     expected = [
         compute_areas_by_the_script(inside[rows], inside[~rows], outside) for rows, _ in draw_hold_outs(400, 80)
     ]
-    check_detection(detection(inside, outside, as_paper=True), expected, (80, 150))
+    check_detection(evaluate_detection(inside, outside, as_paper=True), expected, (80, 150))
 
 
 def test_too_few_scores_for_a_hold_out_are_refused():
     with pytest.raises(InputError) as result:
-        detection(range(4), [1.0])
+        evaluate_detection(range(4), [1.0])
     assert result.value.argument == "score_in"

@@ -10,11 +10,11 @@ from ddpn.paper.experiments.runs import SNAPSHOTS, find_finished_runs
 from ddpn.paper.experiments.tables import (
     Cell,
     ResultTable,
-    accuracy,
-    detection_table,
     format_table,
     score_ood_rows,
-    simulation,
+    tabulate_accuracy,
+    tabulate_detection,
+    tabulate_simulation,
     write_tables,
 )
 from ddpn.runtime.errors import InputError
@@ -66,7 +66,7 @@ def three_runs(tiny_experiment, finish_run):
 
 
 def make_accuracy_table(experiment, out, protocol):
-    return accuracy(experiment, find_finished_runs(experiment, out), protocol)
+    return tabulate_accuracy(experiment, find_finished_runs(experiment, out), protocol)
 
 
 def test_ranks_follow_the_printed_digits(three_runs, tmp_path):
@@ -132,7 +132,7 @@ def test_the_numbers_of_the_paper_are_beside_ours(declare, finish_run, tmp_path)
 
 
 def test_the_table_of_a_simulation_has_the_truth(three_runs, tmp_path):
-    truth_table = simulation(three_runs, find_finished_runs(three_runs, tmp_path))
+    truth_table = tabulate_simulation(three_runs, find_finished_runs(three_runs, tmp_path))
     assert [cell.value for cell in truth_table.rows["DDPN"]] == [pytest.approx(0.50005), 0.25, 0.1, 0.02]
     assert "CRPS of the true distribution: 0.5000." in truth_table.notes
     rounded = truth_table.rows["Gaussian, rounded to counts"]
@@ -189,7 +189,7 @@ def test_areas_are_those_of_the_total_variance(experiment, finish, tmp_path):
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(TEST), ood=ood)
     runs = score_ood_rows(find_finished_runs(experiment, tmp_path))
     expected = roc_auc_score([0] * TEST + [1] * OOD, torch.cat(runs[0].variances))
-    ood_table = detection_table("OOD", runs, as_paper=False)
+    ood_table = tabulate_detection("OOD", runs, as_paper=False)
     auroc, aupr, chance, fpr80 = ood_table.rows["DDPN"]
     assert auroc.value == pytest.approx(expected, abs=0.02)
     assert auroc.paper == 0.854
@@ -210,7 +210,7 @@ def test_the_papers_aupr_is_shown_for_its_share_of_ood_rows(experiment, finish, 
     n_test = 2000
     test, ood = draw_raw(n_test, 3.0), draw_raw(n_ood, 1.0)
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(n_test), ood=ood)
-    _, aupr, chance, _ = detection_table(
+    _, aupr, chance, _ = tabulate_detection(
         "OOD", score_ood_rows(find_finished_runs(experiment, tmp_path)), as_paper
     ).rows["DDPN"]
     assert chance.value == pytest.approx(0.224 if not as_paper else 0.536, abs=0.002)

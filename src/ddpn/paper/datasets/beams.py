@@ -1,14 +1,12 @@
-"""Beams of real shelves from a file of your own, for the paper's inventory experiment, whose data are private.
+"""Load point clouds of real shelves from your own file, because the paper's inventory data are private.
 
-The file `inventory/beams.npz` in the data folder has these arrays:
-
-X        (n, 2 + N, 4), packed beams: what `ddpn.paper.inputs.pack` returns for your point clouds y        (n,), the
-number of products in each beam classes  (k,), optional: the names of the geometry classes 0, 1, ..., k - 1
-
-To write it, with a list of arrays (points, 3) and the number of each beam's geometry class:
+Save the arrays of the file `inventory/beams.npz`, in the data folder, like this:
 
     X = ddpn.paper.inputs.pack(clouds, geometry).numpy()
     numpy.savez("inventory/beams.npz", X=X, y=counts, classes=["bottle", "can"])
+
+`clouds` is a list of arrays with shape (points, 3), one per beam. `geometry` has the number of each beam's geometry
+class, and `counts` its number of products. `classes` has the names of the geometry classes 0, 1, ...; it is optional.
 """
 
 import zipfile
@@ -24,7 +22,7 @@ SOURCE = SOURCES["inventory"]
 
 
 def inventory() -> Dataset:
-    """Load the packed beams and counts of `inventory/beams.npz`, split 70/10/20."""
+    """Load the point clouds and product counts in `inventory/beams.npz`, and split them 70/10/20."""
     path = data_folder() / SOURCE.files[0]
     if not path.is_file():
         raise InputError(
@@ -48,9 +46,9 @@ def inventory() -> Dataset:
 
 
 def _check_classes(numbers: np.ndarray, names: np.ndarray | None, path: str) -> tuple[str, ...]:
-    """Check that every beam has a geometry class with a name; return the names of all classes.
+    """Raise an `InputError` if a class number has no name; return the names of all geometry classes.
 
-    `numbers` has the class of each beam. Without `names`, the names are the numbers.
+    `numbers` is the class number of each beam. If `names` is None, classes are named by their numbers.
     """
     class_names = np.arange(numbers.max(initial=0) + 1).astype(int) if names is None else names
     bad = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(class_names)))

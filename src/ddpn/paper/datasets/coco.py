@@ -18,14 +18,18 @@ _KEPT = {"images", "annotations", "categories", "id", "file_name", "image_id", "
 
 
 def coco_people() -> Dataset:
-    """Load the number of people in images. The column "file" has their paths, relative to the `root` of the data set.
+    """Load MS-COCO's training images that show people; the target is the number of people in an image.
 
-    The folder `coco_people` contains COCO's annotations/instances_train2017.json, or person_counts.csv with the columns
-    image_id (the name of the file, with or without .jpg) and person_count; and the images in train2017 or images. The
-    count of an image is its number of annotations as a person; images without people are left out. COCO annotates a
-    crowd by one region, besides people that are annotated singly. It counts as one, as in the paper, whose 64,115
-    images are all images of train2017 with such an annotation. Rows are sorted by the ids of the images and split
-    70/10/20.
+    The column "file" of `X` has the path of each image, relative to the `root` of the data set. Rows are sorted by
+    image id and split 70/10/20.
+
+    The folder `coco_people` must contain the images, in `train2017` or `images`, and one of two files: COCO's
+    annotations/instances_train2017.json, or person_counts.csv with the columns image_id (the file name, with or without
+    .jpg) and person_count.
+
+    The count is the number of annotations of the category person. A crowd that COCO annotates as one region counts as
+    one, as in the paper. Images without people are left out, after which all of train2017 has the paper's 64,115
+    images.
     """
     folder = data_folder()
     home = folder / "coco_people"
@@ -65,7 +69,7 @@ def coco_people() -> Dataset:
 
 
 def _count_people(path: Path) -> tuple[list[str], list[float]]:
-    """Count the people in the images of an annotation file; return the image files with people, and their counts."""
+    """Count the annotated people per image; return the file names and the counts of all images that show people."""
     try:
         with path.open("rb") as file:
             kept = json.load(file, object_hook=lambda entry: {k: v for k, v in entry.items() if k in _KEPT})

@@ -1,4 +1,4 @@
-"""Inputs and counts of a data set with the rows of each part, and how the columns of a file become them."""
+"""`Dataset`: the inputs, counts and split of a data set. Also functions that read and check its files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ PARTS = ("train", "validation", "test")
 
 
 class Split(NamedTuple):
-    """The row numbers of training, validation and test rows. Every row of a data set is in one of them.
+    """The row numbers of the training, validation and test rows. Every row is in exactly one of them.
 
     Parameters
     ----------
@@ -34,14 +34,14 @@ class Split(NamedTuple):
 
     @property
     def n(self) -> int:
-        """The number of rows of all three parts together."""
+        """The total number of rows."""
         return sum(map(len, self))
 
 
 def split(n: int, seed: int = SEED, shares: Sequence[float] = SHARES) -> Split:
-    """Shuffle rows and cut them into training, validation and test rows.
+    """Shuffle rows and split them into training, validation and test rows.
 
-    By default the first int(.8 n) train, those up to int(.9 n) validate, the rest test.
+    By default, 80% are training rows, 10% validation rows and 10% test rows.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def split(n: int, seed: int = SEED, shares: Sequence[float] = SHARES) -> Split:
     seed : int
         Seed of the shuffle.
     shares : sequence of float
-        Shares of the three parts, which sum to 1.
+        Shares of training, validation and test rows, which sum to 1.
 
     Examples
     --------
@@ -72,7 +72,9 @@ Encoding = Callable[[Any, NDArray[np.int64]], Mapping[str, NDArray[np.float64]]]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Counts and the inputs from which they are predicted, with a split. Columns that leak the counts are left out.
+    """A count data set: inputs, counts and a split into training, validation and test rows.
+
+    Columns from which the counts could be computed are left out of the inputs.
 
     Parameters
     ----------
@@ -85,17 +87,18 @@ class Dataset:
     split : Split
         Training, validation and test rows.
     license, citation : str
-        The terms of the data, and what to cite.
+        The license of the data, and the publication to cite.
     note : str
-        One sentence for the foot of a table.
+        A remark about the rows, which is printed below tables of results.
     sample : bool
-        Whether these are only some rows of the public file.
+        Whether the data set has only some rows of the public file.
     encodings : mapping
-        Feature sets: functions that convert a table to numeric inputs, by name.
+        The feature sets by name. Each is a function that converts the table and the row numbers of its training rows
+        to numeric inputs.
     root : Path, optional
-        The folder of the image files whose paths are a column of `X`.
+        The folder of the image files, whose paths are a column of `X`.
     classes : tuple of str
-        The geometry classes of point clouds, in the order of their numbers.
+        The names of the geometry classes 0, 1, ... of point clouds.
     """
 
     name: str
@@ -119,7 +122,7 @@ class Dataset:
         return len(self.y)
 
     def features(self, name: str = "raw") -> Any:
-        """Return the inputs of all rows.
+        """Return the inputs of all rows, as they are in the file or encoded as numbers.
 
         Parameters
         ----------
@@ -130,12 +133,12 @@ class Dataset:
         return self.X if name == "raw" else type(self.X)(dict(self.encodings[name](self.X, self.split.train)))
 
     def part(self, part: str, features: str = "raw") -> tuple[Any, NDArray[np.int64]]:
-        """Return inputs and counts of one part of the split.
+        """Return the inputs and counts of the training, validation or test rows.
 
         Parameters
         ----------
         part : {"train", "validation", "test"}
-            Which part.
+            The part of the split.
         features : str
             "raw" for `X`, or a name in `encodings`.
 
@@ -149,7 +152,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts without counts: out-of-distribution rows.
+    """Texts without counts, which serve as out-of-distribution rows for a model of reviews.
 
     Parameters
     ----------
@@ -170,14 +173,17 @@ class Texts:
 
 
 def as_counts(column: Any, name: str) -> NDArray[np.int64]:
-    """Convert a column of a file, called `name` in messages, to integer counts. Messages number rows from 1."""
+    """Convert a column to an integer array; raise an `InputError` if a value is not a count.
+
+    `name` is the column name in the error message, which numbers rows from 1.
+    """
     return check_counts(column, len(column), name=name, labels=np.arange(1, len(column) + 1)).astype(np.int64)
 
 
 def read_columns(path: Path, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()) -> Any:
-    """Read columns of a CSV file: `numbers` as Float64 and `texts` as String, in the order of the file.
+    """Read the columns `numbers` (as Float64) and `texts` (as String) of a CSV file, in the file's column order.
 
-    A missing value raises an `InputError`.
+    A missing column or a missing value raises an `InputError`.
     """
     import polars  # slow to import
 

@@ -1,11 +1,12 @@
-"""Simulated beams of retail shelves, as point clouds.
+"""Simulate point clouds that a depth camera sees of products on retail shelves.
 
-A beam is one slot of a shelf: `x` to the right, `y` up, `z` into the shelf, all in metres from the camera. The camera
-looks through the opening of the slot from the front, a little from above and from one side; the shelf above closes the
-opening at the top. Products in front hide those behind, of which the camera sees tops, edges in gaps, or nothing.
-Products of a class differ in size, there are gaps where products were taken, and the hidden part is unknown, so the
-count must be inferred. The shelf and neighbouring products are cut away, as a product detector would do. The camera
-sees upright solids, and the nearest one hides those behind it.
+A beam is the point cloud of one slot, a column of equal products that stand behind one another on a shelf. Coordinates
+are in metres from the camera: `x` to the right, `y` up, `z` into the shelf. The camera looks through the front opening
+of the slot, a little from above and from one side; the shelf above closes the opening at the top.
+
+Products in front hide those behind, so the camera sees only tops, edges in gaps, or nothing of the latter. Sizes vary
+within a class, and there are gaps where products were taken. So the number of products cannot be read off and must be
+inferred. The points of the shelf and of neighbouring slots are left out, as if a product detector had removed them.
 """
 
 from collections.abc import Sequence
@@ -47,10 +48,10 @@ CLOSE, HOLES, HOLE = 0.004, 0.25, (0.03, 0.15)
 
 @dataclass(frozen=True)
 class Geometry:
-    """A class of products, such as bottles: the ranges from which the sizes of a product are drawn.
+    """A class of products, such as bottles: its shape, and the ranges from which product sizes are drawn.
 
-    `width` and `height` are in metres, and `depth` is a multiple of the width. `top` describes a narrower upper part,
-    such as the neck of a bottle: its share of the height, of the width and of the depth.
+    `width` and `height` are ranges in metres; `depth` is a range of multiples of the width. `top` describes a narrower
+    upper part, such as the neck of a bottle, by its shares of the product's height, width and depth.
     """
 
     is_round: bool
@@ -69,12 +70,12 @@ GEOMETRIES = {
 
 
 class Scene(NamedTuple):
-    """One simulated slot: its products, its opening, and the camera at the position `eye`, (x, y, z).
+    """One simulated slot: its products, its front opening, and the position of the camera.
 
-    The number of products is `products`, all of the class `geometry` and the same `width`, `depth` and `height`. `x`
-    and `z` are the positions of their vertical axes, from the front; elements after the first `products` are unused.
-    The camera looks through an opening with width `slot` and height `opening`. The origin of coordinates is the middle
-    of its lower edge.
+    There are `products` equal products of the geometry class number `geometry`, each with the size `width`, `depth` and
+    `height`. `x` and `z` are the coordinates of their vertical axes, from front to back; only the first `products`
+    elements are used. The opening is `slot` wide and `opening` high. `eye` is the camera's position (x, y, z). The
+    origin is the middle of the lower edge of the opening.
     """
 
     geometry: int
@@ -90,7 +91,7 @@ class Scene(NamedTuple):
 
 
 def draw_scenes(n: int, rng: Generator) -> list[Scene]:
-    """Draw n slots at random: the number, sizes and positions of their products, and the position of the camera."""
+    """Draw `n` random slots: the number, sizes and positions of their products, and the position of the camera."""
     geometry = rng.integers(len(GEOMETRIES), size=n)
     ends = np.array([(kind.width, kind.depth, kind.height) for kind in GEOMETRIES.values()])[geometry]
     width, share, height = rng.uniform(ends[..., 0], ends[..., 1]).T
@@ -110,10 +111,10 @@ def draw_scenes(n: int, rng: Generator) -> list[Scene]:
 def _draw_axes(
     count: NDArray[np.int64], depth: NDArray[np.float64], shelf: NDArray[np.float64], rng: Generator
 ) -> NDArray[np.float64]:
-    """Draw how far the vertical axes of products that stand behind one another are from the front of their slots.
+    """Draw the distance of each product's vertical axis from the front of its slot. Shape: (slots, MAX_PRODUCTS).
 
-    Most products stand close together; some have a gap in front of them. `count` is the number of products, `depth`
-    their depth and `shelf` the depth of the shelf, for each slot.
+    Most products stand close together; some have a gap in front of them. `count` is the number of products in each
+    slot, `depth` the depth of one product, and `shelf` the depth of the shelf.
     """
     shape = (len(count), MAX_PRODUCTS)
     gaps = rng.exponential(CLOSE, shape) + (rng.random(shape) < HOLES) * rng.uniform(*HOLE, shape)
@@ -125,10 +126,9 @@ def _draw_axes(
 
 
 def cast_rays(scene: Scene) -> Floats:
-    """Return the rays of the camera, as vectors from the eye to the centres of pixels. Shape: (pixels, 3).
+    """Return the camera's rays: vectors from the camera to the centre of each pixel. Shape: (pixels, 3).
 
-    The pixels divide the opening evenly. The opening is at z = 0, with x from -slot / 2 to slot / 2 and y from 0 to its
-    height, so `eye + ray` lies in the opening.
+    Pixels form a regular grid over the opening at z = 0, so `scene.eye + ray` is a point of the opening.
     """
     across = (np.arange(COLUMNS, dtype=np.float32) + 0.5) / COLUMNS - 0.5
     up = (np.arange(ROWS, dtype=np.float32) + 0.5) / ROWS
@@ -137,9 +137,10 @@ def cast_rays(scene: Scene) -> Floats:
 
 
 def render(scene: Scene) -> tuple[Floats, Floats]:
-    """Return the rays, (pixels, 3), and the distance at which each ray meets each product, (products, pixels).
+    """Trace the camera's rays; return them with the distance at which each ray meets each product.
 
-    Distances are in multiples of the ray's length, and infinity if the ray misses the product.
+    The rays have shape (pixels, 3) and the distances (products, pixels). A distance is in multiples of the ray's
+    length; it is infinite if the ray misses the product.
     """
     rays, kind = cast_rays(scene), list(GEOMETRIES.values())[scene.geometry]
     up, wide, deep = np.array(kind.top, dtype=np.float32)
@@ -163,10 +164,11 @@ def compute_entrance(
     low: Floats,
     high: Floats,
 ) -> Floats:
-    """Compute the t at which `eye + t ray` enters each upright solid; infinity if it misses. Shape: (solids, rays).
+    """Compute where each ray enters each upright solid: the smallest t with `eye + t * ray` inside it.
 
-    The solids are cylinders of diameter `width` or boxes. `x` and `z` (solids, 1) are their axes; `width` lies along x,
-    `depth` along z, `low` and `high` along y.
+    The result has shape (solids, rays) and is infinite where a ray misses a solid. The solids are cylinders of diameter
+    `width` if `is_round`, otherwise boxes of size `width` along x and `depth` along z. Their vertical axes are at `x`
+    and `z`, with shape (solids, 1), and they reach from height `low` to height `high`.
     """
     if is_round:
         # |eye + t ray - axis|^2 <= radius^2 in x and z holds between the roots of a quadratic, or nowhere (NaN).
@@ -188,9 +190,9 @@ def compute_entrance(
 
 
 def _intersect_slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Compute the t at which `eye + t ray` enters and leaves the space between two parallel planes.
+    """Compute the values of t at which `eye + t * ray` enters and leaves the space between two parallel planes.
 
-    The planes are at the coordinates `low` and `high` of an axis (0, 1 or 2 for x, y, z).
+    The planes are perpendicular to `axis` (0, 1 or 2 for x, y or z), at the coordinates `low` and `high`.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         a, b = (low - eye[axis]) / rays[:, axis], (high - eye[axis]) / rays[:, axis]
@@ -202,10 +204,11 @@ def _intersect_slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Flo
 def measure_points(
     scenes: Sequence[Scene], rng: Generator, noise: float = NOISE, dropout: Range = DROPOUT
 ) -> list[Floats]:
-    """Simulate the points that the camera measures in each scene. Shape: (points, 3) per scene.
+    """Simulate the point cloud that the camera measures of each scene. Shape: (points, 3) per scene.
 
-    A pixel gives the nearest point on its ray. The standard deviation of its distance is `noise` times the square of
-    the distance. A random share of the pixels, which is drawn from the range `dropout` for each scene, gives no point.
+    Each pixel yields the point where its ray first meets a product. The measured distance has a normal error with the
+    standard deviation `noise` times the squared distance. In each scene a share of the pixels, drawn uniformly from the
+    range `dropout`, yields no point.
     """
     shape = (len(scenes), ROWS * COLUMNS)
     lost = rng.uniform(*dropout, (len(scenes), 1))
@@ -222,20 +225,18 @@ def measure_points(
 
 
 def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS) -> Dataset:
-    """Simulate slots of shelves; return the point cloud and the number of products of each, split 70/10/20.
+    """Simulate shelf slots; return a data set of point clouds and numbers of products, split 70/10/20.
 
-    A slot, with the products in it, is seen as a beam: a cloud of points on visible surfaces. The features X, of shape
-    (n, 2 + max_points, 4), hold the clouds as packed by `ddpn.paper.inputs.pack`: two vectors in front, then the points
-    with zeros as padding.
+    The inputs `X` have the shape (n, 2 + max_points, 4), the format of `ddpn.paper.inputs.pack`.
 
     Parameters
     ----------
     n : int
-        The number of slots.
+        The number of slots, which is the number of rows.
     seed : int
         Seed of the scenes, of the selection of points, and of the split.
     max_points : int
-        The most points of a beam. From more points, some are drawn at random.
+        The largest number of points per slot. If the camera measures more, a random subset is kept.
 
     Examples
     --------

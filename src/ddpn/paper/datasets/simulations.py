@@ -1,4 +1,4 @@
-"""The paper's simulations: seeded draws from known distributions."""
+"""The paper's simulations: random draws from known count distributions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ _MIN_RATE = 1e-12
 
 
 class Reflected(CountDistribution):
-    """The distribution of top - Z given Z <= top, on {0, ..., top}. A long upper tail of Z becomes a long lower tail.
+    """The distribution of `top` - Z given Z <= `top`, which turns the long upper tail of Z into a long lower tail.
 
-    Z follows `dist` or, with `folds` > 1, the distribution whose pmf is proportional to the pmf of `dist` to the power
-    `folds` (the conflation of `folds` copies).
+    The support is {0, ..., top}. The pmf of Z is proportional to the pmf of `dist` to the power `folds`; with
+    `folds=1`, Z follows `dist`. This power is called the conflation of `folds` copies.
 
     >>> from ddpn.distributions import Poisson
     >>> dist = Reflected(Poisson(2.0), top=30)
@@ -42,7 +42,7 @@ class Reflected(CountDistribution):
         return self._table.shape[-1] - 1
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute log p(y); minus infinity above `top`."""
+        """Compute the log pmf, which is minus infinity above `top`."""
         y = torch.as_tensor(value, device=self._table.device)
         shape = torch.broadcast_shapes(y.shape, self.batch_shape)
         index = y.expand(shape).clamp(max=self.top).long().unsqueeze(-1)
@@ -50,12 +50,12 @@ class Reflected(CountDistribution):
         return torch.where(y <= self.top, log_p, -torch.inf)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and last count with mass, 0 and `top`, whatever the `depth`."""
+        """Return 0 and `top`, the ends of the support, which contain all mass for every `depth`."""
         first = torch.zeros_like(self._table[..., 0])
         return first, first + self.top
 
     def rows(self, index: Tensor) -> "Reflected":
-        """Select rows along the first batch axis."""
+        """Select elements along the first batch axis."""
         new = object.__new__(Reflected)
         new._table = self._table[index]
         CountDistribution.__init__(new, new._table.shape[:-1], self._check)
@@ -64,7 +64,7 @@ class Reflected(CountDistribution):
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Simulated inputs and counts, with the distribution from which the counts were drawn.
+    """A simulated data set, with the distribution from which its counts were drawn.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Simulation:
     split : Split
         Training, validation and test rows.
     distribution : callable
-        Returns the distribution of y at any x.
+        A function that returns the true distribution of y for an array of x.
     """
 
     name: str
@@ -88,21 +88,21 @@ class Simulation:
 
     @property
     def X(self) -> NDArray[np.float64]:  # noqa: N802
-        """x as a matrix (n, 1) for estimators."""
+        """The inputs as a matrix with shape (n, 1), for estimators."""
         return self.x[:, None]
 
     @property
     def truth(self) -> CountDistribution:
-        """The distribution from which each y was drawn. No model can have a better expected score."""
+        """The true distribution of each count. No model has a better expected score."""
         return self.distribution(self.x)
 
 
 @dataclass(frozen=True)
 class Process:
-    """How a simulation draws its rows: x is uniform between `low` and `high`, and y follows `distribution(x)`.
+    """The recipe of a simulation: x is uniform between `low` and `high`, and y follows `distribution(x)`.
 
-    `n` is the default number of rows, and `shares` are those of training, validation and test rows. The points `added`,
-    pairs (x, y), become further training rows.
+    `n` is the default number of rows. `shares` are the shares of training, validation and test rows. `added_points` are
+    pairs (x, y) that are added to the training rows.
     """
 
     low: float
@@ -110,7 +110,7 @@ class Process:
     distribution: Callable[[ArrayLike], CountDistribution]
     n: int
     shares: tuple[float, float, float] = SHARES
-    added: tuple[tuple[float, int], ...] = ()
+    added_points: tuple[tuple[float, int], ...] = ()
 
 
 def _tensor(x: ArrayLike) -> Tensor:
@@ -118,9 +118,10 @@ def _tensor(x: ArrayLike) -> Tensor:
 
 
 def wave(x: ArrayLike) -> CountDistribution:
-    """Return 30 - Z, where Z is the conflation of five Poisson(10 sin x + 10) (Figure 1, Appendix B.3).
+    """Return the distribution of 30 - Z, where Z is the conflation of five Poisson(10 sin x + 10).
 
-    Z exceeds 30 with a probability of at most 1.7e-7 (if sin x = 1), so it is conditioned on Z <= 30.
+    It is shown in Figure 1 and derived in Appendix B.3 of the paper. Z is conditioned on Z <= 30, because P(Z > 30) is
+    at most 1.7e-7 (at sin x = 1).
     """
     rate = (10 * torch.sin(_tensor(x)) + 10).clamp(min=_MIN_RATE)
     return Reflected(Poisson(rate), top=30, folds=5)
@@ -138,7 +139,10 @@ def negative_binomial(x: ArrayLike) -> CountDistribution:
 
 
 def isolated_points(x: ArrayLike) -> CountDistribution:
-    """Return DoublePoisson(ceil(x sin x) + 15, 6 - 0.03 x^2), to which isolated points are added (Section 4.5)."""
+    """Return DoublePoisson(mu=ceil(x sin x) + 15, gamma=6 - 0.03 x^2) (Section 4.5).
+
+    The simulation adds isolated points to draws from this distribution.
+    """
     x = _tensor(x)
     return DoublePoisson(mu=torch.ceil(x * torch.sin(x)) + 15, gamma=6 - 0.03 * x.square())
 
@@ -148,19 +152,19 @@ SIMULATIONS = {
     "poisson": Process(-5.0, 5.0, poisson, n=1000),
     "negative_binomial": Process(-3.0, 3.0, negative_binomial, n=1000),
     # All rows are training rows, because the paper shows the fit and no predictions.
-    "isolated": Process(3.0, 8.0, isolated_points, n=498, shares=(1.0, 0.0, 0.0), added=((1.0, 16), (10.0, 10))),
+    "isolated": Process(3.0, 8.0, isolated_points, n=498, shares=(1.0, 0.0, 0.0), added_points=((1.0, 16), (10.0, 10))),
 }
 
 
 def simulate(name: str, n: int | None = None, seed: int = SEED) -> Simulation:
-    """Draw a simulation of the paper.
+    """Draw one of the paper's simulated data sets.
 
     Parameters
     ----------
     name : {"wave", "poisson", "negative_binomial", "isolated"}
-        Which simulation.
+        The simulation.
     n : int, optional
-        The number of rows. Default: the paper's.
+        The number of rows. Default: the number in the paper.
     seed : int
         Seed of the draws and of the split.
 
@@ -179,7 +183,7 @@ def simulate(name: str, n: int | None = None, seed: int = SEED) -> Simulation:
     x, u = rng.uniform(process.low, process.high, n), rng.random(n)
     # By inversion of the cdf, so that draws do not depend on torch's generator.
     y = process.distribution(x).icdf(torch.from_numpy(u)).numpy()
-    x = np.concatenate([x, [point for point, _ in process.added]])
-    y = np.concatenate([y, [count for _, count in process.added]]).astype(np.int64)
+    x = np.concatenate([x, [point for point, _ in process.added_points]])
+    y = np.concatenate([y, [count for _, count in process.added_points]]).astype(np.int64)
     parts = Split(np.concatenate([train, np.arange(n, len(y))]), validation, test)
     return Simulation(name, x, y, parts, process.distribution)

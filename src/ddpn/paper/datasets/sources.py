@@ -1,4 +1,4 @@
-"""The data sets by name: where each comes from, how it is downloaded and loaded."""
+"""The registry of data sets by name: their origins, and functions to download and load them."""
 
 import errno
 import os
@@ -20,7 +20,10 @@ _RETRIES = 2
 
 @dataclass(frozen=True)
 class Source:
-    """The origin of a data set: its entry in `catalogue.toml`, which explains these fields."""
+    """The origin of a data set: its address, license, files and checksums, as read from `catalogue.toml`.
+
+    The comments in that file explain the fields.
+    """
 
     loader: str
     url: str
@@ -33,14 +36,14 @@ class Source:
     unverified: bool = False
     rows: int = 0
 
-    def describe_rows(self, n: int, what: str) -> str:
-        """Write a sentence that compares `n`, the number of loaded rows, with the paper's; return "" if they are equal.
+    def describe_rows(self, n: int, noun: str) -> str:
+        """Return a sentence that compares `n`, the number of loaded rows, with the paper's; "" if they are equal.
 
-        `what` is the noun for rows, such as "images".
+        `noun` names the rows, such as "images".
         """
         if n == self.rows:
             return ""
-        return f"{n:,} {'of the' if n < self.rows else 'instead of the'} {self.rows:,} {what} of the paper's data"
+        return f"{n:,} {'of the' if n < self.rows else 'instead of the'} {self.rows:,} {noun} of the paper's data"
 
 
 _CATALOGUE = tomllib.loads((files(__package__) / "catalogue.toml").read_text(encoding="utf-8"))
@@ -51,16 +54,16 @@ DATASETS = Registry("data set", {name: source.loader for name, source in SOURCES
 
 
 def data_folder() -> Path:
-    """Return the folder of all data sets: `DDPN_DATA`, or `ddpn` in the platform's cache folder."""
+    """Return the folder of all data sets: the environment variable DDPN_DATA, or `ddpn` in the user's cache folder."""
     if folder := os.environ.get("DDPN_DATA"):
         return Path(folder).expanduser()
     return import_extra("platformdirs", "data").user_cache_path("ddpn", appauthor=False, opinion=False)
 
 
 def fetch(source: Source) -> Path:
-    """Return the path of the source's first file, downloaded if it is missing, with a verified checksum if it is known.
+    """Download the first file of a data set if it is missing, and return its path.
 
-    Processes that need the same file wait for each other.
+    If the checksum is known, it is verified on every call. A lock makes other processes wait for a running download.
     """
     path = data_folder() / source.files[0]
     if not path.is_file():
@@ -80,7 +83,10 @@ def fetch(source: Source) -> Path:
 
 
 def _download(source: Source, path: Path) -> None:
-    """Download to `path`, or unpack it from an archive. pooch keeps a file only if its checksum is right."""
+    """Download a file to `path`, or download a zip archive and extract the file from it.
+
+    pooch verifies the checksum and deletes a file that fails.
+    """
     pooch = import_extra("pooch", "data")
     name, sha256 = (path.name, source.sha256) if source.archive is None else (f"{path.name}.zip", source.archive)
     cache = pooch.create(path.parent, "", registry={name: sha256}, urls={name: source.url}, retry_if_failed=_RETRIES)
@@ -98,7 +104,7 @@ def _download(source: Source, path: Path) -> None:
 
 
 def _describe_failure(source: Source, path: Path, error: OSError) -> str:
-    """Describe why a file cannot be downloaded, and which file to put where instead."""
+    """Return a message that says why a download failed, and which file to put into which folder instead."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"The disk is full: {path.parent} needs {source.size:,} bytes. Free some space, or set DDPN_DATA."
     # Only errors of requests have this attribute: None where the server did not answer or the connection broke.
@@ -115,14 +121,14 @@ def _describe_failure(source: Source, path: Path, error: OSError) -> str:
 
 @dataclass(frozen=True)
 class DatasetStatus:
-    """The status of a data set: where it comes from, and whether the data folder has it.
+    """The origin of a data set, and whether it is in the data folder.
 
     Attributes
     ----------
     name, address, license : str
         The name of the data set, where it comes from, and its license.
     state : str
-        "available", "missing" or "damaged: <reason>".
+        "available", "missing", or "damaged: " followed by the reason.
     rows : int or None
         The number of rows that can be loaded; None if the data set is missing or damaged.
     sample : bool
@@ -138,7 +144,7 @@ class DatasetStatus:
 
 
 def load(name: str = "rand_health") -> Any:
-    """Load a data set by its name.
+    """Load a data set by name.
 
     Parameters
     ----------
@@ -158,7 +164,7 @@ def load(name: str = "rand_health") -> Any:
 
 
 def dataset_status() -> list[DatasetStatus]:
-    """Return the status of every data set. Nothing is downloaded."""
+    """Return the status of every data set, without downloading anything."""
     folder, statuses = data_folder(), []
     for name, source in SOURCES.items():
         status = missing = DatasetStatus(name, source.url, source.license, "missing")
@@ -177,9 +183,9 @@ def dataset_status() -> list[DatasetStatus]:
 
 
 def download(name: str) -> str:
-    """Download a data set unless the data folder has it; return a line on its number of rows and its location.
+    """Download a data set unless the data folder has it; return a line with its number of rows and its path.
 
-    If it cannot be downloaded automatically, the error says which file to put into which folder.
+    Some data sets cannot be downloaded automatically. The error then says which file to put into which folder.
 
     Parameters
     ----------

@@ -39,9 +39,9 @@ _FLAGS = ("yr", "holiday", "workingday")
 
 
 def rand_health() -> Dataset:
-    """Load outpatient visits per year (0 to 77, mean 2.86), with insurance plan and health; 20,190 rows.
+    """Load outpatient visits per person and year (0 to 77, mean 2.86), with insurance plan and health; 20,190 rows.
 
-    The data are part of statsmodels, which the extra `data` installs.
+    The data come with statsmodels, which the extra `data` installs.
 
     Examples
     --------
@@ -55,23 +55,23 @@ def rand_health() -> Dataset:
     frame = randhie.load_pandas().data
     table = polars.DataFrame({str(name): frame[name].to_numpy(dtype=float) for name in frame.columns})
     note = "rows are person-years: the years of one person may fall into different parts of the split"
-    return _dataset("rand_health", table, "mdvis", note=note)
+    return _make_dataset("rand_health", table, "mdvis", note=note)
 
 
-def _dataset(name: str, table: "polars.DataFrame", target: str, **more: Any) -> Dataset:
-    """Make a data set from a table; its column `target` becomes the counts. `more` are further fields of `Dataset`."""
+def _make_dataset(name: str, table: "polars.DataFrame", target: str, **fields: Any) -> Dataset:
+    """Make a `Dataset` from a table whose column `target` has the counts; `fields` are its other fields."""
     y, source = as_counts(table[target], target), SOURCES[name]
-    return Dataset(name, table.drop(target), y, split(len(y)), source.license, source.citation, **more)
+    return Dataset(name, table.drop(target), y, split(len(y)), source.license, source.citation, **fields)
 
 
 def length_of_stay() -> Dataset:
-    """Load days in hospital (1 to 17), with tests and diagnoses on admission; 100,000 rows.
+    """Load lengths of hospital stays in days (1 to 17), with tests and diagnoses on admission; 100,000 rows.
 
-    The day of discharge, which reveals the target, and the row number are left out; of the day of admission only the
-    weekday is kept. If the folder has a sample of 20,000 rows but not the whole file, the sample is read.
+    The row number and the day of discharge, which reveals the target, are left out. The day of admission is replaced by
+    its weekday. If the folder has only a sample of 20,000 rows, the sample is loaded.
 
-    Feature sets: "raw" (25 columns, some of them text), and "standard" (35 inputs, scaled by statistics of the training
-    rows).
+    Feature sets are "raw" (25 columns, some of them text) and "standard" (35 numeric inputs, standardised by the
+    training rows).
     """
     source = SOURCES["length_of_stay"]
     full, sampled = (data_folder() / file for file in source.files)
@@ -81,16 +81,16 @@ def length_of_stay() -> Dataset:
         table = read_columns(sampled, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate_weekday"))
     else:
         table = read_columns(fetch(source), numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate"))
-        weekdays = type(table["vdate"])("vdate_weekday", [_weekday(text) for text in table["vdate"]])
+        weekdays = type(table["vdate"])("vdate_weekday", [_parse_weekday(text) for text in table["vdate"]])
         table = table.drop("vdate").with_columns(weekdays)
     note = f"a random sample of {len(table):,} of the 100,000 rows of the paper's file" if sample else ""
-    encodings = {"standard": _standard_stays}
-    return _dataset("length_of_stay", table, "lengthofstay", note=note, sample=sample, encodings=encodings)
+    encodings = {"standard": _encode_stays}
+    return _make_dataset("length_of_stay", table, "lengthofstay", note=note, sample=sample, encodings=encodings)
 
 
 @cache
-def _weekday(text: str) -> str:
-    """Return the weekday of a date written month/day/year, with or without its century."""
+def _parse_weekday(text: str) -> str:
+    """Return the weekday of a date written month/day/year, where the year has two or four digits."""
     try:
         month, day, year = map(int, text.split("/"))
         return f"{date(year + 2000 if year < 100 else year, month, day):%A}"
@@ -98,8 +98,8 @@ def _weekday(text: str) -> str:
         raise InputError(f"vdate must hold dates written month/day/year, got {text!r}.") from None
 
 
-def _standard_stays(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
-    """Compute the 35 inputs of stays in hospital, scaled by statistics of the rows `train`."""
+def _encode_stays(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
+    """Encode the table of hospital stays as 35 numeric inputs, standardised by the rows `train`."""
     numbers = select_numbers(table, (*_LABS, _DIAGNOSES)) | {
         "number_of_issues": table.select(_CONDITIONS).sum_horizontal().to_numpy()
     }
@@ -115,17 +115,17 @@ def _standard_stays(table: "polars.DataFrame", train: NDArray[np.int64]) -> Colu
 def bike_sharing() -> Dataset:
     """Load bikes rented per hour (1 to 977) in Washington, D.C., with calendar and weather; 17,379 rows.
 
-    Left out are casual and registered, which sum to the target, the row number and the date.
+    The columns casual and registered, which sum to the target, the row number and the date are left out.
 
-    Feature sets: "raw" (12 columns), and "authors" (the 15 inputs of the paper's code, scaled by statistics of all
-    rows; hour 0 coincides with hour 23, month 1 with month 12, and season 1 with season 4).
+    Feature sets are "raw" (12 columns) and "authors": the 15 inputs of the paper's code, standardised by all rows. In
+    these, cyclic columns have the same encoding at both ends: hours 0 and 23, months 1 and 12, seasons 1 and 4.
     """
     table = read_columns(fetch(SOURCES["bike_sharing"]), numbers=(*_RENTAL, "cnt"))
-    return _dataset("bike_sharing", table, "cnt", encodings={"authors": _authors_rentals})
+    return _make_dataset("bike_sharing", table, "cnt", encodings={"authors": _encode_rentals_as_authors})
 
 
-def _authors_rentals(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
-    """Compute the inputs of the authors' code, with statistics of all rows and not only of the training rows."""
+def _encode_rentals_as_authors(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
+    """Encode bike rentals like the authors' code, which standardises by all rows instead of the training rows."""
     scaled = standardize(select_numbers(table, ("weekday", "weathersit", *_WEATHER)), ddof=1)
     unordered = select_numbers(table, _FLAGS) | scaled
     columns = {name: unordered[name] for name in ("yr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)}
@@ -138,7 +138,10 @@ def _authors_rentals(table: "polars.DataFrame", train: NDArray[np.int64]) -> Col
 
 
 def one_hot(table: "polars.DataFrame", name: str, levels: Sequence[str]) -> Columns:
-    """Make an indicator column (0 or 1) for each level of a column; a value that is no level raises an `InputError`."""
+    """One-hot encode a column: return an indicator (0 or 1) for each level.
+
+    A value that is not in `levels` raises an `InputError`.
+    """
     column = table[name].to_numpy()
     unknown = np.flatnonzero(~np.isin(column, np.array(levels, dtype=column.dtype)))
     if len(unknown):
@@ -150,20 +153,20 @@ def one_hot(table: "polars.DataFrame", name: str, levels: Sequence[str]) -> Colu
 
 
 def select_numbers(table: "polars.DataFrame", names: Iterable[str]) -> Columns:
-    """Return columns of a table as arrays of float64, by name."""
+    """Return numeric columns of a table as float64 arrays, by name."""
     return {name: table[name].to_numpy() for name in names}
 
 
 def standardize(columns: Columns, rows: NDArray[np.int64] | slice = slice(None), ddof: int = 0) -> Columns:
-    """Standardise columns by their mean and standard deviation over `rows`."""
+    """Standardise columns by their means and standard deviations over the rows `rows`."""
     deviations = {name: column[rows].std(ddof=ddof) or 1.0 for name, column in columns.items()}
     return {name: (column - column[rows].mean()) / deviations[name] for name, column in columns.items()}
 
 
 def cyclic(table: "polars.DataFrame", name: str) -> Columns:
-    """Encode a cyclic column, such as the hour, as sine and cosine.
+    """Encode a cyclic column, such as the hour, as the sine and cosine of an angle.
 
-    The angle makes one turn from the smallest to the largest value of the column, which therefore coincide.
+    The angle makes a full turn from the smallest to the largest value, so these two values get the same encoding.
     """
     column = table[name].to_numpy()
     angle = 2 * np.pi * (column - column.min()) / max(np.ptp(column), 1e-300)

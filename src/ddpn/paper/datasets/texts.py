@@ -1,4 +1,4 @@
-"""Texts: reviews with one to five stars, and the verses of the King James Bible."""
+"""Load texts: product reviews with one to five stars, and the verses of the King James Bible."""
 
 import gzip
 import json
@@ -21,15 +21,16 @@ _PATIO, _CLOTHING = ("summary", "reviewText", "overall"), ("Title", "Review Text
 
 
 def reviews() -> Dataset:
-    """Load the stars (1 to 5) and words of reviews: the columns "title" ("" if it is missing) and "text".
+    """Load product reviews; the target is the number of stars (1 to 5), and the columns are "title" and "text".
 
-    If the folder `reviews` has the paper's file of Amazon reviews of "Patio, Lawn and Garden", it is loaded, without
-    rows with HTML tags. Otherwise women's clothing reviews are loaded, without rows that have no text. Neither file can
-    be downloaded automatically: put Patio_Lawn_and_Garden_5.json.gz there yourself. `note` counts the rows that are
-    left out, and says if the number of remaining rows differs from the paper's 793,966. Rows keep the order of the file
-    and are split 70/10/20.
+    The folder `reviews` must contain one of two files, neither of which can be downloaded automatically.
+    Patio_Lawn_and_Garden_5.json.gz has the paper's Amazon reviews and is preferred; reviews with HTML tags are left
+    out. The other file has reviews of women's clothing; reviews without text are left out.
+
+    A missing title becomes "". Rows keep the order of the file and are split 70/10/20. The `note` gives the number of
+    reviews that are left out, and compares the number of Amazon reviews with the paper's 793,966.
     """
-    path = _find(data_folder())
+    path = _find_reviews(data_folder())
     if is_paper := path.name == Path(SOURCE.files[0]).name:
         terms = SOURCE.license, SOURCE.citation
     else:
@@ -57,12 +58,12 @@ def reviews() -> Dataset:
 
 
 def bible() -> list[str]:
-    """Return the verses of the King James Bible in order, as out-of-distribution text for a model of reviews."""
+    """Return the verses of the King James Bible in order, as out-of-distribution texts for a model of reviews."""
     return verses().texts
 
 
 def verses() -> Texts:
-    """Load the verses of the King James Bible, one per line; empty lines are skipped.
+    """Load the verses of the King James Bible with license and citation; the file has one verse per line.
 
     The paper's file includes the Apocrypha: 36,694 verses instead of 31,102.
     """
@@ -73,17 +74,17 @@ def verses() -> Texts:
             f"File not found: {path}. Run `ddpn data get bible`, or download {VERSES.url} into that folder, or set "
             f"DDPN_DATA to its parent folder."
         )
-    texts = [line.strip() for line in _lines(path) if line.strip()]
+    texts = [line.strip() for line in _read_lines(path) if line.strip()]
     if not texts:
         raise InputError(f"{path} must hold one verse per line, got none.")
     note = VERSES.describe_rows(len(texts), "verses")
     return Texts(texts, VERSES.license, VERSES.citation, note, sample=len(texts) < VERSES.rows)
 
 
-def _find(folder: Path) -> Path:
-    """Find the file of reviews in a folder: that of the paper if it exists, else the reviews of women's clothing.
+def _find_reviews(folder: Path) -> Path:
+    """Return the path of the reviews in a folder, preferably the paper's file, else the reviews of women's clothing.
 
-    Raise an `InputError` if neither exists.
+    Raise an `InputError` if neither file exists.
     """
     if path := next((folder / name for name in SOURCE.files if (folder / name).is_file()), None):
         return path
@@ -108,7 +109,7 @@ def _csv_rows(path: Path) -> Iterable[tuple[Any, ...]]:
 
 
 def _json_rows(path: Path) -> Iterable[tuple[Any, ...]]:
-    for row, line in enumerate(_lines(path), start=1):
+    for row, line in enumerate(_read_lines(path), start=1):
         try:
             record = json.loads(line)
         except json.JSONDecodeError:
@@ -120,8 +121,8 @@ def _json_rows(path: Path) -> Iterable[tuple[Any, ...]]:
         yield title, text, record.get(_PATIO[2])
 
 
-def _lines(path: Path) -> Iterable[str]:
-    """Yield the lines of a text file, which may be compressed with gzip."""
+def _read_lines(path: Path) -> Iterable[str]:
+    """Yield the lines of a UTF-8 text file, which is decompressed if its name ends in .gz."""
     read = gzip.open if path.suffix == ".gz" else open
     try:
         with read(path, "rt", encoding="utf-8") as file:

@@ -1,1 +1,1 @@
-"""The paper's experiments: what is run, how it is scored, and the tables and figures."""
+"""The paper's experiments: training, scoring, tables and figures."""

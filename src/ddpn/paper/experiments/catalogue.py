@@ -1,7 +1,7 @@
-"""The experiments, which are declared as TOML files in the folder `catalogue`. Imports no torch.
+"""Read the paper's experiments from TOML files in the folder `catalogue`. Imports no torch.
 
-An experiment has methods and a grid of settings. A run is the training of one method at one point of the grid. The
-numbers of the paper are in the folder `reference`.
+An experiment has methods and a grid of settings. A run trains one method at one point of the grid. The folder
+`reference` has the numbers of the paper.
 """
 
 import csv
@@ -35,11 +35,12 @@ _IRRELEVANT = ("at_once",)
 
 @dataclass(frozen=True)
 class Method:
-    """A method of an experiment: a likelihood (`head`, a name in `ddpn.networks.heads`, with `options`) and its layers.
+    """A method of an experiment: a likelihood, and how its parameters depend on the inputs.
 
-    `label` is the name in tables. `hidden` are the widths of hidden layers; None takes those of the experiment. A
-    method without hidden layers is a GLM, which is trained like a network, as in the paper, or fitted by maximum
-    likelihood if `exact` is True. With `dispersion="constant"`, the dispersion is one number for all rows.
+    `head` is the name of the likelihood in `ddpn.networks.heads`, `options` are its arguments, and `label` is the
+    method's name in tables. `hidden` are the widths of the hidden layers; None means those of the experiment. With
+    `hidden=()` the method is a GLM. It is trained like a network, as in the paper, unless `exact` is True; then it is
+    fitted by maximum likelihood. With `dispersion="constant"`, all rows have the same dispersion.
     """
 
     name: str
@@ -58,15 +59,18 @@ class Method:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """The settings of a training. As in the paper, it uses AdamW with a cosine schedule, without averaging or clipping.
+    """The settings with which networks are trained; most are those of `ddpn.networks.training.TrainingConfig`.
 
-    Each network keeps its epoch with the lowest validation `score`; in the paper this is the lowest loss. `snapshots`
-    are further states of the same training that a run keeps: the end of an epoch (an integer), or each network's best
-    epoch by another score ("crps" or "nll").
+    The training length is set by `epochs`, or by `steps` if the data set is smaller than the paper's. `initial_gamma`
+    is the initial value of gamma (Appendix A.4). `accumulate` is the number of pieces in which the gradient of a batch
+    is computed. `at_once` is the number of networks that are trained together; None trains all together.
 
-    `steps` replaces `epochs` if there are fewer rows than in the paper. A batch is computed in `accumulate` parts, and
-    `at_once` networks are in memory together (None: all). `initial_gamma` sets the initial gamma (Appendix A.4).
-    Settings of the command line are validated here, the others by `ddpn.networks.training.TrainingConfig`.
+    Each network keeps the weights of its epoch with the lowest validation `score`, which is the loss in the paper.
+    `snapshots` are additional weights to save: an integer means those at the end of that epoch, and "crps" or "nll"
+    those of each network's best epoch by that score.
+
+    As in the paper, the optimiser is AdamW with a cosine schedule, without weight averaging or gradient clipping. Only
+    `n_networks` and `seed`, which the command line sets, are validated here.
     """
 
     batch_size: int
@@ -91,7 +95,7 @@ class TrainingSettings:
         check_number("seed", self.seed, f"an integer from 0 to {_LARGEST_SEED}", seed_is_valid)
 
     def epochs_for(self, rows: int) -> int:
-        """Return the number of epochs for this number of training rows, which follows from `steps` if it is not set."""
+        """Return the number of epochs; if it is not set, compute it from `steps` and the number of training rows."""
         per_epoch = max(1, rows // min(self.batch_size, rows))
         return self.epochs or max(1, round((self.steps or 0) / per_epoch))
 
@@ -103,13 +107,16 @@ _UNTRAINED = TrainingSettings(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment, as declared in one file of the catalogue.
+    """An experiment of the paper, as declared in one file of the catalogue.
 
-    `paper` names the tables and figures of the paper, and `minutes` is the time that it takes. The rows come from a
-    data set (`data`) or a `simulation`. `grid` has the values of settings that vary between runs, `reference` says
-    which numbers of the paper to show, and `figures` are the names of figures. `ood` names out-of-distribution rows
-    that the runs also predict. `in_all` is False if an experiment needs data or machines that few people have; `ddpn
-    reproduce all` then skips it. An experiment without methods consists of figures only.
+    - `paper` names the tables and figures of the paper that it repeats, and `minutes` is the time it takes.
+    - The rows come from the data set `data` or the simulation `simulation`. `ood` names a data set of
+      out-of-distribution rows, which the runs predict as well.
+    - The methods use `backbone`, or an MLP if it is None, and the settings `training`. `grid` has the settings that
+      vary between runs, with their values.
+    - `reference` says which of the paper's numbers to show in tables, and `figures` are the names of functions that
+      draw figures. An experiment without methods has only figures.
+    - `ddpn reproduce all` skips experiments with `in_all=False`, which need data or machines that few people have.
     """
 
     name: str
@@ -128,11 +135,11 @@ class Experiment:
     in_all: bool = True
 
     def with_training(self, **changes: Any) -> Self:
-        """Return the experiment with some training settings changed."""
+        """Return a copy of the experiment with some training settings changed."""
         return replace(self, training=replace(self.training, **changes))
 
     def quick(self) -> Self:
-        """Return the experiment with a tenth of the training and a new name, so that a full run is not overwritten."""
+        """Return a copy with a tenth of the training, and with a new name so that it does not overwrite a full run."""
         shorter: JsonObject = {
             name: _shorten(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None
         }
@@ -154,9 +161,9 @@ def _shorten(length: int) -> int:
 
 @dataclass(frozen=True)
 class Run:
-    """One training (or exact fit) of an experiment: a method at a point of the grid.
+    """One training (or exact fit) of one method, at one point of the experiment's grid.
 
-    `point` has the values of the settings that vary, by name.
+    `point` maps the names of the varying settings to their values.
     """
 
     experiment: Experiment
@@ -170,13 +177,13 @@ class Run:
 
     @property
     def head(self) -> "Head":
-        """The likelihood of the networks, with the options of the method and of this point of the grid."""
+        """The likelihood, with the options of the method and of this point of the grid."""
         options = {key: value for key, value in self.point.items() if key not in TRAINING}
         return make_head(self.method.head, **{**self.method.options, **options})
 
     @property
     def training(self) -> TrainingSettings:
-        """The settings of the training: those of the experiment, changed by the method and this point of the grid."""
+        """The training settings of the experiment, with changes by the method and by this point of the grid."""
         changes = {key: value for key, value in self.point.items() if key in TRAINING}
         if self.method.hidden is not None:
             changes["hidden"] = self.method.hidden
@@ -184,7 +191,7 @@ class Run:
 
     @property
     def projection_inputs(self) -> list[str]:
-        """What each raw output of the networks is computed from: "features", "detached" or "constant".
+        """The inputs from which the output layer computes each raw output: "features", "detached" or "constant".
 
         `ddpn.networks.model.Projection` explains these words.
         """
@@ -193,7 +200,7 @@ class Run:
         return ["constant" if number in constant else what for number, what in enumerate(head.sees)]
 
     def as_dict(self) -> JsonObject:
-        """Return everything on which the results of the run depend, except the rows, as values that JSON can hold."""
+        """Return all settings on which the results depend, ready for JSON; a run is repeated when they change."""
         source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
         common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
         if self.method.dispersion != "predicted":
@@ -223,7 +230,7 @@ def names() -> list[str]:
 
 
 def build_listing() -> Table:
-    """Build a table of all experiments: what they show and need, and how long they take."""
+    """Build a table of all experiments: what each shows, which data it needs, and how long it takes."""
     table = Table(title="ddpn reproduce NAME")
     for heading in ("experiment", "what it shows", "in the paper", "needs", "network"):
         table.add_column(heading, no_wrap=heading == "experiment", overflow="fold")
@@ -234,13 +241,15 @@ def build_listing() -> Table:
         if described.simulation:
             needs = f"simulated ({described.simulation['name']})"
         # A file that shows the runs of another experiment has a separate title.
-        table.add_row(name, read(name)["title"], described.paper, needs, _network(described), f"{described.minutes:g}")
+        table.add_row(
+            name, read(name)["title"], described.paper, needs, _describe_network(described), f"{described.minutes:g}"
+        )
     table.caption = "Minutes on two CPU cores; 600 or more are estimates for experiments that need a GPU."
     return table
 
 
-def _network(described: Experiment) -> str:
-    """Describe the network of an experiment; "" if it has none."""
+def _describe_network(described: Experiment) -> str:
+    """Describe the network of an experiment, such as "MLP 128-128-128-64"; return "" if it has no methods."""
     if not described.methods:
         return ""
     backbone = described.backbone or {}
@@ -256,10 +265,10 @@ def select(
     quick: bool = False,
     **training: Any,
 ) -> list[Experiment]:
-    """Read the experiments with these names, once each, and change their settings of the training.
+    """Read experiments by name, without duplicates, and change their training settings to `training`.
 
-    "all" stands for every experiment with `in_all`. If `only` is not empty, it lists methods, each of which must belong
-    to one of the experiments. `quick` shortens the training.
+    The name "all" stands for every experiment with `in_all=True`. `quick` shortens the training. `only` lists methods
+    to run; a method that no selected experiment has raises a `ConfigError`.
     """
     valid_names = [*names(), EVERY]
     if not chosen:
@@ -287,15 +296,15 @@ def select(
 
 
 def read(name: str) -> JsonObject:
-    """Read the TOML file of an experiment in the catalogue."""
+    """Read the TOML file of an experiment."""
     return tomllib.loads((_CATALOGUE / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, str], float]:
-    """Read a table of the paper's numbers from the folder `reference`, keyed by (kind, method, metric).
+    """Read one of the paper's tables from the folder `reference`, as numbers by (kind, method, metric).
 
-    A kind is a group of rows, such as single networks and ensembles; it is "" in a table without kinds. If the table
-    has several data sets, `dataset` selects one of them.
+    The kind is "single" or "ensemble" for a network or an ensemble, or "" in a table without kinds. `dataset` selects
+    the rows of one data set, if the table has several.
     """
     rows = list(csv.DictReader((_REFERENCE / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
     selected = [row for row in rows if "dataset" not in row or row["dataset"] == dataset]
@@ -303,19 +312,19 @@ def reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, st
 
 
 def methods() -> dict[str, Method]:
-    """Return every method by name."""
+    """Read all methods, by name."""
     return {name: Method(name, **_with_tuples(row)) for name, row in read(_METHODS).items()}
 
 
 def experiment(name: str) -> Experiment:
-    """Return the experiment with this name."""
+    """Read an experiment by name."""
     return parse(check_choice("experiment", name, names()), read(name))
 
 
 def parse(name: str, content: JsonObject) -> Experiment:
-    """Make the experiment with this name from the content of its TOML file.
+    """Convert the content of a TOML file to the experiment `name`.
 
-    If the file has the key `of`, the runs are those of another experiment, with that name.
+    A file with the key `of` refers to another experiment: its runs are shown under a second name.
     """
     if "of" in content:
         return replace(experiment(content["of"]), paper=content["paper"])

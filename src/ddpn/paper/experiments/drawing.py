@@ -1,4 +1,4 @@
-"""Elements that all figures share: colours that are readable in black and white, panels and legends."""
+"""Elements that all figures of the paper share: colours (readable in black and white), axes and legends."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -19,7 +19,7 @@ GREY = "0.6"
 
 
 def style() -> AbstractContextManager[None]:
-    """Return a context with the style of all figures."""
+    """Return a context manager that sets matplotlib's style for the paper's figures."""
     import matplotlib.style
 
     return matplotlib.style.context(str(files(__package__) / "paper.mplstyle"))
@@ -28,21 +28,24 @@ def style() -> AbstractContextManager[None]:
 def new_figure(size: tuple[float, float]) -> "Figure":
     """Return an empty figure with this size in inches.
 
-    It does without pyplot, so there is no window and no global state.
+    It is made without pyplot, which would open windows and keep global state.
     """
     import matplotlib.figure
 
     return matplotlib.figure.Figure(figsize=size, layout="constrained")
 
 
-def panels(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple["Figure", np.ndarray]:
-    """Return a figure with this size in inches, and its axes (rows, columns)."""
+def make_axes(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple["Figure", np.ndarray]:
+    """Return a figure with this size in inches, and its axes as an array with shape (rows, columns).
+
+    `options` are passed to matplotlib's `Figure.subplots`.
+    """
     figure = new_figure(size)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def legend_below(figure: "Figure", axes: Iterable["Axes"], columns: int) -> None:
-    """Draw one legend for all panels below them, with each label once."""
+def draw_legend_below(figure: "Figure", axes: Iterable["Axes"], columns: int) -> None:
+    """Draw one legend below all panels, with every distinct label once."""
     entries: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):

@@ -1,6 +1,7 @@
-"""Figures of finished runs as PNG, readable in black and white: figures of simulations, and the list of all figures.
+"""Draw the figures of an experiment from its finished runs, as PNG files that are readable in black and white.
 
-Each figure is a function of an experiment and the folder of all results. Nothing is trained.
+This module draws the figures of simulations and lists all figures. A figure is a function of an experiment and the
+folder of all results; it trains nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from ddpn.distributions import DoublePoisson, Mixture
 from ddpn.metrics.predictive import interval, require_supported
 from ddpn.paper.datasets import SIMULATIONS, Simulation, simulate
 from ddpn.paper.experiments.catalogue import Experiment
-from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, legend_below, panels, style
+from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, draw_legend_below, make_axes, style
 from ddpn.paper.experiments.isolated_points import measure_isolated_point
 from ddpn.paper.experiments.row_figures import (
     beams,
@@ -50,68 +51,71 @@ _LEVELS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
 def _simulate(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
-    """Return the simulation, and an even grid over the range of x."""
+    """Return the simulation of an experiment, and 500 evenly spaced values of x."""
     name = (experiment.simulation or {})["name"]
     return simulate(name), np.linspace(SIMULATIONS[name].low, SIMULATIONS[name].high, 500)
 
 
 def _draw_band_and_rows(
-    ax: "Axes", drawn: Simulation, x: np.ndarray, ensemble: Mixture, band_suffix: str = "", **look: Any
+    ax: "Axes", simulation: Simulation, x: np.ndarray, ensemble: Mixture, band_suffix: str = "", **point_options: Any
 ) -> None:
-    """Draw the 95% band of an ensemble over `x`, and the training rows as points.
+    """Draw the 95% prediction band of an ensemble over `x`, and the training rows as points.
 
-    `band_suffix` is appended to the label "95% band" in the legend, and `look` are matplotlib's options for the points.
+    `band_suffix` is appended to the label "95% band" in the legend. `point_options` are matplotlib's options for the
+    points.
     """
     low, high = (end.numpy() for end in interval(require_supported(ensemble), _COVERAGE))
-    train = drawn.split.train
-    points: dict[str, Any] = {"color": GREY, "ms": 2} | look
+    train = simulation.split.train
+    points: dict[str, Any] = {"color": GREY, "ms": 2} | point_options
     ax.fill_between(x, low, high, step="mid", color=BAND, lw=0, label=f"95% band{band_suffix}")
-    ax.plot(drawn.x[train], drawn.y[train], ".", **points, label="training rows", rasterized=True)
+    ax.plot(simulation.x[train], simulation.y[train], ".", **points, label="training rows", rasterized=True)
 
 
 def wave(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 1: mean and 95% band of every ensemble, and its aleatoric and epistemic variance."""
+    """Draw Figure 1: each ensemble's mean and 95% band, and its aleatoric and epistemic variance."""
     runs = find_finished_runs(experiment, out, glms=False)
-    drawn, x = _simulate(experiment)
-    figure, axes = panels(3, len(runs), (1.0 + 1.9 * len(runs), 6.0), sharex=True, sharey="row")
+    simulation, x = _simulate(experiment)
+    figure, axes = make_axes(3, len(runs), (1.0 + 1.9 * len(runs), 6.0), sharex=True, sharey="row")
     for column, run in zip(axes.T, runs, strict=True):
-        ensemble = Mixture(run.at(x))
+        ensemble = Mixture(run.predict(x))
         column[0].set_title(run.label)
         _write_scores(column[0], run)
-        _draw_band_and_rows(column[0], drawn, x, ensemble)
+        _draw_band_and_rows(column[0], simulation, x, ensemble)
         column[0].plot(x, ensemble.mean.numpy(), **_MEAN, label="mean")
         column[1].plot(x, ensemble.aleatoric.numpy(), color=ACCENT, label="the ensemble's variance")
-        column[1].plot(x, drawn.distribution(x).variance.numpy(), color="black", ls="--", lw=1.2, label="true variance")
+        column[1].plot(
+            x, simulation.distribution(x).variance.numpy(), color="black", ls="--", lw=1.2, label="true variance"
+        )
         column[2].plot(x, ensemble.epistemic.numpy(), color=ACCENT)
         column[2].set_xlabel("x")
     for ax, label in zip(axes[:, 0], ("y", "aleatoric variance", "epistemic variance"), strict=True):
         ax.set_ylabel(label)
         ax.set_ylim(bottom=0)
     # Room for the scores above the highest counts.
-    axes[0, 0].set_ylim(top=1.3 * drawn.y.max())
-    legend_below(figure, axes[:2, 0], columns=5)
+    axes[0, 0].set_ylim(top=1.3 * simulation.y.max())
+    draw_legend_below(figure, axes[:2, 0], columns=5)
     return figure
 
 
 def _write_scores(ax: "Axes", run: FinishedRun) -> None:
-    """Write MAE and CRPS (by the paper's rules) into the upper left corner."""
+    """Write the ensemble's MAE and CRPS, by the paper's rules, into the upper left corner of a panel."""
     scores = run.result["scores"]["paper"]["ensemble"]
     text = f"MAE {scores['mae'][0]:.3f}\nCRPS {scores['crps'][0]:.3f}"
     ax.text(0.04, 0.97, text, transform=ax.transAxes, va="top", fontsize=8)
 
 
 def recovery(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 3: the well-specified network next to DDPN, each with the true distribution."""
+    """Draw Figure 3: networks with the likelihood of the simulation and with the Double Poisson, against the truth."""
     well_specified = (experiment.simulation or {})["name"]
     runs = find_runs(experiment, out, (well_specified, "ddpn", "exact_ddpn"), needed=2)
-    drawn, x = _simulate(experiment)
-    truth = drawn.distribution(x)
-    figure, axes = panels(1, len(runs), (0.8 + 2.6 * len(runs), 3.4), sharex=True, sharey=True)
+    simulation, x = _simulate(experiment)
+    truth = simulation.distribution(x)
+    figure, axes = make_axes(1, len(runs), (0.8 + 2.6 * len(runs), 3.4), sharex=True, sharey=True)
     for ax, run in zip(axes[0], runs, strict=True):
         ax.set_title(run.label)
         _write_scores(ax, run)
-        ensemble = Mixture(run.at(x))
-        _draw_band_and_rows(ax, drawn, x, ensemble)
+        ensemble = Mixture(run.predict(x))
+        _draw_band_and_rows(ax, simulation, x, ensemble)
         ax.plot(x, ensemble.mean.numpy(), **_MEAN, label="mean")
         ax.plot(x, truth.mean.numpy(), color=ACCENT, ls=":", lw=2, label="true mean")
         for edge in truth.interval(_COVERAGE):
@@ -119,21 +123,21 @@ def recovery(experiment: Experiment, out: Path) -> "Figure":
         ax.set_xlabel("x")
     axes[0, 0].set_ylabel("y")
     axes[0, 0].yaxis.get_major_locator().set_params(integer=True)
-    legend_below(figure, axes[0], columns=5)
+    draw_legend_below(figure, axes[0], columns=5)
     return figure
 
 
 def beta(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 6: one column of panels per beta, with mu in the upper row and gamma in the lower row.
+    """Draw Figure 6: predicted mu (upper row) and gamma (lower row) during training, with one column per beta.
 
-    There is one line per snapshot of the training of one network.
+    Each line is one network at one snapshot of its training.
     """
     runs = find_finished_runs(experiment, out, glms=False)
     return _draw_trainings(experiment, [[(f"β = {run.head.options['beta']:g}", run) for run in runs]])
 
 
 def gamma(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figures 8 and 9: like Figure 6, with one column per initial value of gamma, and two rows per beta."""
+    """Draw Figures 8 and 9: like Figure 6, with two rows per beta and one column per initial value of gamma."""
     blocks: dict[str, list[tuple[str, FinishedRun]]] = {}
     for run in find_finished_runs(experiment, out, glms=False):
         title = f"β = {run.head.options['beta']:g}, γ starts at {run.point['initial_gamma']:g}"
@@ -142,66 +146,67 @@ def gamma(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _draw_trainings(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, FinishedRun]]]) -> "Figure":
-    """Draw mu and gamma during trainings, which show whether isolated points are fitted or explained by a small gamma.
+    """Draw how mu and gamma change during training, for several runs.
 
-    `blocks` has pairs of panel rows; each is a list of columns with a title and a run.
+    The figure shows whether networks fit the isolated points or explain them by a small gamma. `blocks` are lists of
+    titles and runs. Each block has a row of panels for mu and one for gamma, and each run in it has a column.
     """
     columns = max(map(len, blocks))
     size = (1.2 + 2.6 * columns, 0.9 + 4.0 * len(blocks))
-    figure, axes = panels(2 * len(blocks), columns, size, sharex=True, sharey="row")
-    drawn, _ = _simulate(experiment)
+    figure, axes = make_axes(2 * len(blocks), columns, size, sharex=True, sharey="row")
+    simulation, _ = _simulate(experiment)
     for number, block in enumerate(blocks):
         for column, (title, run) in enumerate(block):
-            counts, gammas = axes[2 * number : 2 * number + 2, column]
-            counts.set_title(title)
-            _draw_training(counts, gammas, run, drawn)
+            mu_ax, gamma_ax = axes[2 * number : 2 * number + 2, column]
+            mu_ax.set_title(title)
+            _draw_training(mu_ax, gamma_ax, run, simulation)
         axes[2 * number, 0].set_ylabel("μ")
         axes[2 * number + 1, 0].set_ylabel("γ")
     for ax in axes[-1]:
         ax.set_xlabel("x")
-    legend_below(figure, axes[:1].flat, columns=4)
+    draw_legend_below(figure, axes[:1].flat, columns=4)
     return figure
 
 
-def _draw_training(counts: "Axes", gammas: "Axes", run: FinishedRun, drawn: Simulation) -> None:
-    """Draw mu into the axes `counts` and gamma into `gammas`, one line per snapshot of one network of a run.
+def _draw_training(mu_ax: "Axes", gamma_ax: "Axes", run: FinishedRun, simulation: Simulation) -> None:
+    """Draw how mu (into `mu_ax`) and gamma (into `gamma_ax`) of one network change during training.
 
-    It is the network with the median mu at the rightmost isolated point.
+    There is one line per snapshot. The network shown is the one with the median mu at the rightmost isolated point.
     """
-    x, truth = _ISOLATED_X, cast(DoublePoisson, drawn.distribution(_ISOLATED_X))
+    x, truth = _ISOLATED_X, cast(DoublePoisson, simulation.distribution(_ISOLATED_X))
     fit = measure_isolated_point(run)
     n_networks = fit.mu.shape[1]
     shown = int(np.argsort(fit.mu[-1])[(n_networks - 1) // 2])
     share = f"{fit.shares[-1] * n_networks:.0f} of {n_networks} networks\nfit the right point"
-    counts.text(0.03, 0.97, share, transform=counts.transAxes, va="top", fontsize=8)
-    counts.plot(drawn.x, drawn.y, ".", color=GREY, ms=1.5, label="training rows", rasterized=True)
-    for ax, true in ((counts, truth.mu), (gammas, truth.gamma)):
+    mu_ax.text(0.03, 0.97, share, transform=mu_ax.transAxes, va="top", fontsize=8)
+    mu_ax.plot(simulation.x, simulation.y, ".", color=GREY, ms=1.5, label="training rows", rasterized=True)
+    for ax, true in ((mu_ax, truth.mu), (gamma_ax, truth.gamma)):
         ax.plot(x, true.numpy(), color="black", ls=":", lw=1.8, label="truth", zorder=4)
-        for low, high in _training_ranges(drawn):
+        for low, high in _list_training_ranges(simulation):
             ax.axvspan(low, high, color="0.92", lw=0)
     shades = np.linspace(0.3, 1.0, len(fit.epochs))
     for epoch, snapshot, shade in zip(fit.epochs, fit.snapshots, shades, strict=True):
-        dist = run.at(x, snapshot)
-        look: dict[str, Any] = {"color": ACCENT, "alpha": shade, "lw": 1.3}
-        counts.plot(x, dist.mu[:, shown].numpy(), **look, label=f"{epoch} epochs")
-        gammas.plot(x, dist.gamma[:, shown].numpy(), **look)
-    points = np.array(SIMULATIONS[drawn.name].added)
-    counts.plot(*points.T, "D", color="black", mfc="white", ms=5, label="isolated points", zorder=5)
-    counts.set(ylim=(0.0, 50.0), xticks=range(0, 11, 2))
-    gammas.set(yscale="log", ylim=(0.01, 125.0), yticks=[0.01, 0.1, 1, 10, 100])
+        dist = run.predict(x, snapshot)
+        line_options: dict[str, Any] = {"color": ACCENT, "alpha": shade, "lw": 1.3}
+        mu_ax.plot(x, dist.mu[:, shown].numpy(), **line_options, label=f"{epoch} epochs")
+        gamma_ax.plot(x, dist.gamma[:, shown].numpy(), **line_options)
+    points = np.array(SIMULATIONS[simulation.name].added_points)
+    mu_ax.plot(*points.T, "D", color="black", mfc="white", ms=5, label="isolated points", zorder=5)
+    mu_ax.set(ylim=(0.0, 50.0), xticks=range(0, 11, 2))
+    gamma_ax.set(yscale="log", ylim=(0.01, 125.0), yticks=[0.01, 0.1, 1, 10, 100])
 
 
-def _training_ranges(drawn: Simulation) -> list[tuple[float, float]]:
-    """Return the ranges of x with training rows: the range of the process, and a strip around each added point."""
-    process = SIMULATIONS[drawn.name]
-    return [(process.low, process.high), *((x - 0.1, x + 0.1) for x, _ in process.added)]
+def _list_training_ranges(simulation: Simulation) -> list[tuple[float, float]]:
+    """List the ranges of x with training rows: the simulation's range, and a narrow strip around each added point."""
+    process = SIMULATIONS[simulation.name]
+    return [(process.low, process.high), *((x - 0.1, x + 0.1) for x, _ in process.added_points)]
 
 
 def epsilon(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 7: epsilon_1 and epsilon_2 over the paper's grid of target means and variances."""
+    """Draw Figure 7: errors of Efron's approximate mean and variance, over the paper's grid of both."""
     means, variances = (torch.linspace(*ends, _NODES, dtype=torch.float64) for ends in (_MEANS, _VARIANCES))
-    figure, axes = panels(1, 2, (9.0, 3.8), sharey=True)
-    for ax, (title, deviation) in zip(axes[0], _deviations(means, variances).items(), strict=True):
+    figure, axes = make_axes(1, 2, (9.0, 3.8), sharey=True)
+    for ax, (title, deviation) in zip(axes[0], _compute_deviations(means, variances).items(), strict=True):
         image = ax.pcolormesh(means.numpy(), variances.numpy(), deviation.numpy(), cmap="Greys", rasterized=True)
         ax.set(title=title, xlabel="target mean μ₀")
         figure.colorbar(image, ax=ax)
@@ -210,15 +215,15 @@ def epsilon(experiment: Experiment, out: Path) -> "Figure":
 
 
 def epsilon_wide(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 7 beyond the paper's grid: means and variances from 0.1 to 50, on logarithmic axes."""
+    """Draw Figure 7 on a larger grid: means and variances from 0.1 to 50, on logarithmic axes."""
     from matplotlib.colors import BoundaryNorm
 
     nodes = torch.logspace(*_DECADES, _NODES, dtype=torch.float64)
-    figure, axes = panels(1, 2, (8.0, 3.6), sharey=True)
+    figure, axes = make_axes(1, 2, (8.0, 3.6), sharey=True)
     # One shade of grey per interval between levels, white below the lowest level and black above the highest.
     greys = BoundaryNorm(_LEVELS, 256, extend="both")
     at = nodes.numpy()
-    for ax, (title, deviation) in zip(axes[0], _deviations(nodes, nodes).items(), strict=True):
+    for ax, (title, deviation) in zip(axes[0], _compute_deviations(nodes, nodes).items(), strict=True):
         image = ax.pcolormesh(at, at, deviation.numpy(), cmap="Greys", norm=greys, rasterized=True)
         ax.plot(at, at, color="tab:red", ls="--", lw=1.2, label="variance = mean (Poisson)")
         ax.set(xscale="log", yscale="log", title=title, xlabel="target mean")
@@ -228,10 +233,11 @@ def epsilon_wide(experiment: Experiment, out: Path) -> "Figure":
     return figure
 
 
-def _deviations(means: torch.Tensor, variances: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return epsilon_1 and epsilon_2 (variances, means), computed with exact moments.
+def _compute_deviations(means: torch.Tensor, variances: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Compute the errors of Efron's approximate mean (epsilon_1) and variance (epsilon_2) of a Double Poisson.
 
-    On the paper's grid, they differ from the paper's sums of 100 terms by at most 3e-7.
+    The errors are absolute differences from the exact moments, in arrays with shape (variances, means). On the paper's
+    grid they differ by at most 3e-7 from the paper's values, which are sums of 100 terms.
     """
     variance, mean = torch.meshgrid(variances, means, indexing="ij")
     dist = DoublePoisson(mean, mean / variance)  # by Efron's approximations
@@ -252,9 +258,9 @@ FIGURES: dict[str, Callable[[Experiment, Path], "Figure"]] = {draw.__name__: dra
 
 
 def write_figures(experiment: Experiment, out: Path) -> list[Path]:
-    """Write all figures of an experiment to the folder of its runs.
+    """Draw all figures of an experiment, write them to its folder, and return their paths.
 
-    If figures cannot be drawn, the others are written first, and then one error reports all failures.
+    If some figures cannot be drawn, the others are still written; then one `InputError` lists all failures.
     """
     written: list[Path] = []
     reasons: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Measure how well the networks of a finished run fit the isolated point (Figures 6, 8 and 9), over one training."""
+"""Measure, during a training, how well the networks of a run fit the isolated point (Figures 6, 8 and 9)."""
 
 from typing import NamedTuple
 
@@ -13,10 +13,10 @@ MAX_MU_ERROR = 2.0
 
 
 class IsolatedPointFit(NamedTuple):
-    """The mu of every network at the rightmost isolated point `x`, whose true mu is `truth`.
+    """The predicted mu of each network at the rightmost isolated point, at several epochs of the training.
 
-    `mu` has the shape (epochs, networks), in the order of `epochs`. `snapshots` are the names of these states for
-    `FinishedRun.at`; None is the end of the training.
+    The point is at `x`, with the true mu `truth`. `mu` has the shape (epochs, networks). `snapshots` has the name of
+    each epoch's weights, an argument of `FinishedRun.predict`; None means the end of the training.
     """
 
     x: float
@@ -27,15 +27,15 @@ class IsolatedPointFit(NamedTuple):
 
     @property
     def shares(self) -> list[float]:
-        """The share of networks that fit the point, for each epoch."""
+        """The share of networks that fit the point at each epoch: their mu is within `MAX_MU_ERROR` of the truth."""
         return [float(share) for share in (np.abs(self.mu - self.truth) < MAX_MU_ERROR).mean(axis=1)]
 
 
 def measure_isolated_point(run: FinishedRun) -> IsolatedPointFit:
-    """Compute the mu that every network of a run predicts at the rightmost isolated point, at every snapshot."""
+    """Predict mu at the rightmost isolated point with every network of a run, at every saved epoch."""
     process = SIMULATIONS[(run.experiment.simulation or {})["name"]]
-    x, count = max(process.added)
+    x, count = max(process.added_points)
     snapshots = [name for name in run.training.snapshots if isinstance(name, int)]
     states: list[int | None] = [*snapshots, None]
-    mu = np.stack([run.at(np.array([x]), state).mu[0].numpy() for state in states])
+    mu = np.stack([run.predict(np.array([x]), state).mu[0].numpy() for state in states])
     return IsolatedPointFit(x, float(count), [*snapshots, run.training.epochs or 0], states, mu)

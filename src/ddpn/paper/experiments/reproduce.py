@@ -1,4 +1,4 @@
-"""Run experiments, write their tables and figures, and report the progress on the console."""
+"""Run experiments, write their tables and figures, and print the progress."""
 
 import json
 import os
@@ -27,8 +27,12 @@ _BUSY = "Another program is running this experiment. Wait for it, or write the r
 _AGAIN = {"changed": "its settings or rows have changed", "damaged": "its files are damaged"}
 
 
-def processes(jobs: int | None, device: str) -> int:
-    """Return the number of simultaneous runs: `jobs`, else one per core, or one on a GPU or under torchrun."""
+def count_simultaneous_runs(jobs: int | None, device: str) -> int:
+    """Return the number of runs to do at the same time.
+
+    This is `jobs` if it is given. By default it is one per core on a CPU, and 1 on a GPU. Under torchrun it is 1,
+    because all processes share each training.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         if jobs not in (None, 1):
             must = "be 1 under torchrun, whose processes share every run"
@@ -45,16 +49,17 @@ def reproduce(
     device: str,
     jobs: int | None = None,
 ) -> bool:
-    """Train what is missing of some experiments, and write and print their tables; return True if all succeeded.
+    """Do the runs of experiments that are not finished, write tables and figures; return True if all succeeded.
 
-    `only` has the methods to run; tables show all finished methods. If an experiment fails, this is reported and the
-    others are still run. Ctrl-C (KeyboardInterrupt) is raised; finished runs and checkpoints stay on disk, and finished
-    results are shown. `jobs` is the number of simultaneous runs; the default is one per core on a CPU, and one on a
-    GPU.
+    `only` lists the methods to run; if it is empty, all methods are run. The tables and figures show every finished
+    method, and the tables are printed. If an experiment fails, the error is printed and the next experiment begins.
+    After Ctrl-C, tables and figures of the current experiment are written before the `KeyboardInterrupt` is raised;
+    finished runs and checkpoints stay on disk. `jobs` is the number of simultaneous runs (see
+    `count_simultaneous_runs`).
     """
     # Under torchrun, every process takes part in every training, but only one prints and writes.
     is_main, succeeded = int(os.environ.get("RANK", "0")) == 0, True
-    jobs = processes(jobs, device)
+    jobs = count_simultaneous_runs(jobs, device)
     console = console if is_main else Console(quiet=True)
     for experiment in experiments:
         runs = [run for run in experiment.runs() if not only or run.method.name in only]
@@ -72,7 +77,7 @@ def reproduce(
 
 
 def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console) -> bool:
-    """Do the runs of an experiment that are not finished; return True if all succeeded."""
+    """Do those of `runs` that are not finished; return True if all succeeded."""
 
     def say(line: str) -> None:
         console.out(f"{experiment.name}: {line}", highlight=False)
@@ -96,10 +101,10 @@ def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jo
 def execute_all(
     runs: Sequence[Run], parts: ExperimentRows, out: Path, device: str, jobs: int, say: Callable[[str], None]
 ) -> bool:
-    """Do all runs of an experiment, `jobs` at a time, in processes with one thread; return True if all succeeded.
+    """Do `runs`, `jobs` at a time in processes with one thread each; return True if all succeeded.
 
-    If a run fails, the others continue. A run writes to its own folder, from which an interrupted training resumes.
-    `say` is called with a line when a run begins or ends.
+    If a run fails, the others continue. Each run writes to its own folder, from which an interrupted training resumes.
+    `say` is called with a line of text when a run begins or ends.
     """
     succeeded = True
     todo = [Job(run.name, _execute, (run, str(out), device)) for run in runs]
@@ -120,9 +125,9 @@ def _execute(parts: ExperimentRows, run: Run, out: str, device: str) -> dict[str
 
 
 def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:
-    """Return True if a data file is newer than a finished run, so that its rows may have changed.
+    """Return True if a data file is newer than a finished run, so that the run's rows may have changed.
 
-    This is much faster than to compare all rows.
+    Comparing modification times is much faster than comparing all rows.
     """
     names = [name for name in ((experiment.data or {}).get("name"), experiment.ood) if name is not None]
     ended = [(run_folder(run, out) / DONE).stat().st_mtime for run in runs]
@@ -138,7 +143,7 @@ def _states(runs: Sequence[Run], out: Path, identity: list[int] | None = None) -
 
 
 def _show(experiment: Experiment, out: Path, console: Console) -> bool:
-    """Write tables and figures of finished runs and print the tables; return True if all files could be read."""
+    """Write the tables and figures of finished runs and print the tables; return False if a table cannot be made."""
     runs = experiment.runs()
     if runs and "done" not in _states(runs, out).values():
         return True

@@ -1,6 +1,6 @@
-"""Figures of predictions for single test rows: images, patients, beams of shelves, out-of-distribution rows.
+"""Figures that show predictions for individual test rows: images, patients, shelf beams and texts.
 
-Each figure is a function of an experiment and the folder of all results. Nothing is trained.
+A figure is a function of an experiment and the folder of all results; it trains nothing.
 """
 
 import textwrap
@@ -17,7 +17,7 @@ from ddpn.distributions import Mixture
 from ddpn.distributions.mixture import CountMixture
 from ddpn.paper.datasets import bible, load
 from ddpn.paper.experiments.catalogue import Experiment
-from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, legend_below, new_figure, panels
+from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, draw_legend_below, make_axes, new_figure
 from ddpn.paper.experiments.rows import load_data
 from ddpn.paper.experiments.runs import FinishedRun, find_finished_runs, find_runs, read_predictions
 from ddpn.paper.experiments.tables import score_ood_rows
@@ -45,49 +45,50 @@ _AXES = ("to the right (m)", "up (m)", "away from the camera (m)")
 
 
 def find_quantile_rows(counts: Tensor) -> list[int]:
-    """Find the first row with the count at each quantile."""
+    """Return, for each level in `QUANTILES`, the first row whose count is that quantile of all counts."""
     quantiles = counts.double().quantile(torch.tensor(QUANTILES, dtype=torch.float64), interpolation="nearest")
     return [int((counts == y).nonzero()[0]) for y in quantiles]
 
 
 def check_rows(run: FinishedRun, counts: Tensor, test_counts: np.ndarray) -> None:
-    """Raise an `InputError` unless the run was tested on the first rows of `test_counts`."""
+    """Raise an `InputError` unless `counts`, those that the run was tested on, are the first of `test_counts`."""
     if len(counts) > len(test_counts) or not np.array_equal(counts.numpy(), test_counts[: len(counts)]):
         raise InputError(f"The data has changed since {run.folder} was tested on it. Run it again.")
 
 
-def draw_pmf(ax: "Axes", members: Distribution, observed: float) -> None:
-    """Draw the pmf of every member, (M,), and of the ensemble, and the `observed` count.
+def draw_pmf(ax: "Axes", networks: Distribution, observed: float) -> None:
+    """Draw the predicted pmfs of each network and of the ensemble for one row, and mark the `observed` count.
 
-    The x axis ends where a thousandth of the mass is left.
+    `networks` is a batch of distributions, one per network. The x axis shows the central 99.9% interval of the
+    ensemble.
     """
-    ensemble = CountMixture(members)
+    ensemble = CountMixture(networks)
     low, high = (float(end) for end in ensemble.interval(0.999))
     y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
     heights = ensemble.log_prob(y).exp().numpy()
     ax.bar(y.numpy(), heights, 0.8, color=BAND, edgecolor=ACCENT, hatch="//", label="ensemble")
-    ax.plot(y.numpy(), members.log_prob(y[:, None]).exp().numpy(), color="0.35", lw=0.8, marker="o", ms=2.5)
+    ax.plot(y.numpy(), networks.log_prob(y[:, None]).exp().numpy(), color="0.35", lw=0.8, marker="o", ms=2.5)
     ax.plot([], [], color="0.35", lw=0.8, marker="o", ms=2.5, label="members")
     ax.axvline(observed, color="black", ls=":", lw=1.2, label="observed")
     ax.locator_params(axis="x", integer=True)
 
 
 def draw_prediction(
-    ax: "Axes", members: Distribution, *, color: str = ACCENT, single: bool = False, highest: float = 0.0
+    ax: "Axes", networks: Distribution, *, color: str = ACCENT, single: bool = False, highest: float = 0.0
 ) -> None:
-    """Draw the distributions that the members of an ensemble, (M,), predict for one row, as the paper does.
+    """Draw the predicted distributions of a row in the paper's style: the networks in grey, the ensemble in `color`.
 
-    The ensemble is drawn in `color` above the members in grey; with `single`, only the first member is drawn. Pmfs of
-    counts have markers, and Gaussians are densities. An ensemble of Gaussians is drawn as one Normal with the mean and
-    variance of the mixture. The x axis reaches at least to `highest`.
+    `networks` is a batch of distributions, one per network. With `single`, only the first network is drawn, in `color`.
+    Count distributions are drawn as pmfs with markers, and Gaussians as densities. An ensemble of Gaussians is drawn as
+    one Normal with the mixture's mean and variance. The x axis includes the count `highest`.
     """
-    is_normal = isinstance(members, Normal)
-    whole: Mixture | Normal = Mixture(members)
+    is_normal = isinstance(networks, Normal)
+    whole: Mixture | Normal = Mixture(networks)
     whole = Normal(whole.mean, whole.stddev) if is_normal else whole
     top = max(float(whole.icdf(torch.tensor(0.999, dtype=torch.float64))) + 3.0, highest + 0.5)
     y = torch.linspace(0.0, top, 400, dtype=torch.float64) if is_normal else torch.arange(top, dtype=torch.float64)
     look: dict[str, Any] = {"lw": 1.2} if is_normal else {"lw": 1.0, "marker": "o", "ms": 2.5}
-    heights = members.log_prob(y[:, None]).exp().numpy()
+    heights = networks.log_prob(y[:, None]).exp().numpy()
     if single:
         ax.plot(y.numpy(), heights[:, 0], color=color, **look)
     else:
@@ -98,17 +99,17 @@ def draw_prediction(
 
 
 def image_pmfs(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 4: three images, each next to the predictions of an ensemble and its members."""
-    return _draw_images(experiment, find_runs(experiment, out, PREFERRED)[:1], "", single=False)
+    """Draw Figure 4: three test images, each next to the predicted pmfs of an ensemble and its networks."""
+    return _draw_images(experiment, find_runs(experiment, out, PREFERRED)[:1], None, single=False)
 
 
 def image_pmfs_single(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figures 10 to 19: the same images, next to the predictions of the first network of every finished method."""
+    """Draw Figures 10 to 19: the same images, next to the prediction of each method's first network."""
     return _draw_images(experiment, _find_runs_in_paper_order(experiment, out), _FIRST_SINGLE, single=True)
 
 
 def image_pmfs_ensembles(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figures 20 to 29: the same images, next to the predictions of every finished ensemble."""
+    """Draw Figures 20 to 29: the same images, next to the predictions of each method's ensemble."""
     return _draw_images(experiment, _find_runs_in_paper_order(experiment, out), _FIRST_ENSEMBLE, single=False)
 
 
@@ -116,17 +117,20 @@ def _find_runs_in_paper_order(experiment: Experiment, out: Path) -> list[Finishe
     return sorted(find_finished_runs(experiment, out, glms=False), key=lambda run: _IN_PAPER.index(run.method.name))
 
 
-def _draw_images(experiment: Experiment, runs: Sequence[FinishedRun], first: int | str, *, single: bool) -> "Figure":
-    """Draw one row of panels per method: three test images with their predictions, and a star at the true count.
+def _draw_images(
+    experiment: Experiment, runs: Sequence[FinishedRun], first_figure: int | None, *, single: bool
+) -> "Figure":
+    """Draw three test images with their predictions, one row of panels per run; a star marks the true count.
 
-    `first` is the number of the figure in the paper that shows the first method.
+    With `single`, only the first network of each run is shown. `first_figure` is the number in the paper of the first
+    method's figure, from which the numbers in the titles follow; None shows no numbers.
     """
     source, data = experiment.data or {}, load((experiment.data or {})["name"])
     counts = read_predictions(runs[0].folder)["y"]
     files = [Path(data.root or "") / name for name in data.part("test")[0]["file"]]
     rows = find_quantile_rows(counts)
     size, ratios = (3.6 * len(rows), 0.4 + 1.75 * len(runs)), [1.5, 1.5] * len(rows)
-    figure, axes = panels(len(runs), 2 * len(rows), size, width_ratios=ratios)
+    figure, axes = make_axes(len(runs), 2 * len(rows), size, width_ratios=ratios)
     for line, run in zip(axes, runs, strict=True):
         tensors = read_predictions(run.folder)
         check_rows(run, tensors["y"], data.part("test")[1])
@@ -136,16 +140,19 @@ def _draw_images(experiment: Experiment, runs: Sequence[FinishedRun], first: int
             count = float(counts[row])
             draw_prediction(ax, run.distribution(tensors["raw"][row]), single=single, highest=count)
             ax.plot(count, 0.0, "*", color="black", ms=8, zorder=4, clip_on=False)
-        number = f"Figure {first + _IN_PAPER.index(run.method.name)}: " if isinstance(first, int) else ""
+        number = f"Figure {first_figure + _IN_PAPER.index(run.method.name)}: " if first_figure is not None else ""
         line[0].set_title(f"{number}{run.label}", loc="left")
     return figure
 
 
 def pathologies(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 5: the cdfs of a Gaussian and of DDPN (one network each) for two patients."""
+    """Draw Figure 5: the predicted cdfs of a Gaussian network and of a Double Poisson network for two patients.
+
+    The Gaussian has the most mass below 0 for the first patient, and the least for the second.
+    """
     runs = find_runs(experiment, out, _CDFS, needed=2)
     raws, y = [read_predictions(run.folder)["raw"][:, 0] for run in runs], read_predictions(runs[0].folder)["y"]
-    figure, axes = panels(1, 2, (7.6, 3.4), sharey=True)
+    figure, axes = make_axes(1, 2, (7.6, 3.4), sharey=True)
     # The patients with the largest and the smallest probability below 0.
     gaussians = runs[0].distribution(raws[0])
     mean, deviation = gaussians.loc, gaussians.scale
@@ -166,19 +173,19 @@ def pathologies(experiment: Experiment, out: Path) -> "Figure":
         ax.axvline(y[row].item(), color="black", ls=":", lw=1.2, label="observed")
         ax.set(title=f"test row {row}: {title}", xlabel="days", xlim=(first, last))
     axes[0, 0].set_ylabel("P(days ≤ x)")
-    legend_below(figure, axes[0], columns=5)
+    draw_legend_below(figure, axes[0], columns=5)
     return figure
 
 
 def beams(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 32: the points of three beams, as the camera sees them and from the side, next to the pmfs."""
+    """Draw Figure 32: the point clouds of three beams, from the camera and from the side, and the predicted pmfs."""
     run, *_ = find_runs(experiment, out, PREFERRED)
     raw, counts = (read_predictions(run.folder)[name] for name in ("raw", "y"))
     data = load_data(experiment.data or {})
     x, test_counts = data.part("test")
     check_rows(run, counts, test_counts)
     rows = find_quantile_rows(counts)
-    figure, axes = panels(len(rows), 3, (9.0, 1.0 + 2.3 * len(rows)), width_ratios=[1.0, 2.4, 1.6])
+    figure, axes = make_axes(len(rows), 3, (9.0, 1.0 + 2.3 * len(rows)), width_ratios=[1.0, 2.4, 1.6])
     for (front, side, pmf), row in zip(axes, rows, strict=True):
         packed, count = x[row].numpy(), int(counts[row])
         points = packed[2:][packed[2:, 0] == 1.0, 1:]
@@ -192,13 +199,16 @@ def beams(experiment: Experiment, out: Path) -> "Figure":
     for ax, label in zip(axes[-1], (_AXES[0], _AXES[2], "products"), strict=True):
         ax.set_xlabel(label)
     figure.suptitle(f"{run.label}; lighter points are farther from the camera", fontsize=10)
-    legend_below(figure, axes[:, 2], columns=3)
+    draw_legend_below(figure, axes[:, 2], columns=3)
     return figure
 
 
-def _draw_points(ax: "Axes", points: np.ndarray, sides: tuple[int, int]) -> None:
-    """Draw the points over two of the axes x, y, z, to scale."""
-    x, y = (points[:, side] for side in sides)
+def _draw_points(ax: "Axes", points: np.ndarray, axes_shown: tuple[int, int]) -> None:
+    """Draw points, projected to two of the axes x, y, z, with the same scale on both; `axes_shown` has their numbers.
+
+    Points far from the camera are lighter.
+    """
+    x, y = (points[:, side] for side in axes_shown)
     depth = points[:, 2]
     reach = np.ptp(depth) if len(depth) else 0.0
     # The nearest point is black, and the farthest light grey.
@@ -209,8 +219,8 @@ def _draw_points(ax: "Axes", points: np.ndarray, sides: tuple[int, int]) -> None
     if not len(depth):
         ax.text(0.5, 0.5, "no points", transform=ax.transAxes, ha="center", color=GREY)
     ax.set_aspect("equal", adjustable="datalim")
-    ax.set_ylabel(_AXES[sides[1]])
-    ax.locator_params(axis="x", nbins=3 if sides[0] == 0 else 6)
+    ax.set_ylabel(_AXES[axes_shown[1]])
+    ax.locator_params(axis="x", nbins=3 if axes_shown[0] == 0 else 6)
 
 
 #: The test rows and the verses of the paper's Figures 30 and 31.
@@ -222,7 +232,7 @@ _FILLED: dict[str, Any] = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//"
 
 
 def ood_pmfs(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 30: ensembles of count distributions for four test rows and four out-of-distribution texts."""
+    """Draw Figure 30: the pmfs that ensembles predict for four test reviews and four out-of-distribution texts."""
     return _draw_texts(experiment, out, is_continuous=False)
 
 
@@ -232,9 +242,9 @@ def ood_densities(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _draw_texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "Figure":
-    """Draw the predictions for four reviews and four verses, with the text above each; two methods side by side.
+    """Draw the predictions of each run for four reviews and four Bible verses, with the text above each.
 
-    With `is_continuous`, the methods are ensembles of Gaussians, otherwise of count distributions.
+    If `is_continuous`, the runs of Gaussians are drawn, otherwise those of count distributions.
     """
     runs = [run for run in _find_runs_in_paper_order(experiment, out) if run.method.is_continuous is is_continuous]
     if not runs:
@@ -274,11 +284,11 @@ def _draw_texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "F
 
 
 def ood_variances(experiment: Experiment, out: Path) -> "Figure":
-    """Draw histograms of the total variances of all test and out-of-distribution rows, one panel per ensemble."""
+    """Draw histograms of the predicted variances of all test rows and all OOD rows, with one panel per ensemble."""
     runs = score_ood_rows(find_finished_runs(experiment, out, glms=False))
     columns = min(5, len(runs))
     lines = -(-len(runs) // columns)
-    figure, axes = panels(lines, columns, (0.8 + 2.2 * columns, 0.8 + 2.0 * lines))
+    figure, axes = make_axes(lines, columns, (0.8 + 2.2 * columns, 0.8 + 2.0 * lines))
     for ax, one in zip(axes.flat, runs, strict=False):
         _draw_variances(ax, *one.variances)
         ax.set_title(one.run.label)
@@ -286,14 +296,14 @@ def ood_variances(experiment: Experiment, out: Path) -> "Figure":
         empty.remove()
     for ax in axes[:, 0]:
         ax.set_ylabel("share of rows")
-    legend_below(figure, [axes[0, 0]], columns=2)
+    draw_legend_below(figure, [axes[0, 0]], columns=2)
     return figure
 
 
-def _draw_variances(ax: "Axes", *both: Tensor) -> None:
-    """Draw histograms of the log variances of test rows and OOD rows."""
-    limits = torch.finfo(both[0].dtype)
-    scores = [side.clamp(limits.tiny, limits.max).log10().numpy() for side in both]
+def _draw_variances(ax: "Axes", test_row_variances: Tensor, ood_row_variances: Tensor) -> None:
+    """Draw two histograms of log10 variances: of test rows and of out-of-distribution (OOD) rows."""
+    limits = torch.finfo(test_row_variances.dtype)
+    scores = [side.clamp(limits.tiny, limits.max).log10().numpy() for side in (test_row_variances, ood_row_variances)]
     ends = np.quantile(np.concatenate(scores), [0.001, 0.999])
     edges = np.linspace(ends[0] - 1e-6, ends[1] + 1e-6, 41)
     test, ood = (np.histogram(side.clip(*ends), edges)[0] / len(side) for side in scores)

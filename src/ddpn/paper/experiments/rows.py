@@ -1,7 +1,7 @@
-"""The rows of an experiment, its network, and the features that the frozen part of the network computes once.
+"""Load the rows of an experiment, make its network, and compute the outputs of its frozen layers once.
 
-A network that is fine-tuned has a frozen part, the trunk, whose outputs are called features, and a trained part, the
-tail.
+A network that is fine-tuned consists of a frozen part, the trunk, and a trained part, the tail. Outputs of the trunk
+are called features.
 """
 
 import os
@@ -33,7 +33,7 @@ _MAX_MEMORY_SHARE = 0.4
 
 
 def make_network(experiment: Experiment, width: int, n_networks: int, hidden: tuple[int, ...], classes: int = 0) -> Any:
-    """Make the backbone that an experiment declares, or an MLP with `width` inputs if it declares none.
+    """Make the backbone of an experiment, or an MLP with `width` inputs if it declares none.
 
     `hidden` are the widths of the hidden layers, and `classes` is the number of geometry classes of point clouds.
     """
@@ -49,9 +49,9 @@ def make_network(experiment: Experiment, width: int, n_networks: int, hidden: tu
 
 
 def compute_features(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
-    """Compute the features of all rows in batches, and collect them in the memory of the CPU.
+    """Compute the features (outputs of the trunk) of all rows in batches, and return them on the CPU.
 
-    Texts of similar length share a batch, to save padding.
+    Texts of similar length share a batch, which saves padding.
     """
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
     features = torch.empty(0)
@@ -66,7 +66,7 @@ def compute_features(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: s
 
 
 def _compute_batch(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
-    """Compute the outputs of the frozen trunk for a batch, on the trunk's device, in the precision of the training."""
+    """Compute the features of one batch on the trunk's device, with the `precision` of the training."""
     with torch.no_grad(), runtime.autocast(precision):
         outputs = trunk(x.to(runtime.device))
     return outputs.to(torch.bfloat16) if precision == "bf16" and outputs.dim() > 2 else outputs.float()
@@ -82,11 +82,15 @@ TEST_SEED = 7
 
 
 class ExperimentRows(NamedTuple):
-    """The rows of an experiment and, for simulations, the true distribution of the test counts.
+    """The training, validation and test rows of an experiment.
 
-    Without validation rows, a training keeps its last epoch, because training rows would select an epoch that ignores
-    hard points. `ood` are out-of-distribution rows without counts. `augment` changes training inputs at random. If
-    `cached`, inputs are features of the network's frozen part, and `source` identifies the original rows.
+    - `validation` may be None; then a training keeps the weights of its last epoch.
+    - `truth` is the true distribution of the test counts of a simulation.
+    - `ood` has the inputs of out-of-distribution rows, which have no counts.
+    - `augment` is a random transformation of training inputs.
+    - `classes` is the number of geometry classes of point clouds.
+    - `cached` is True if inputs were replaced by features of the network's frozen part; `source` then has the checksums
+      of the original rows.
     """
 
     train: TensorRows
@@ -102,7 +106,7 @@ class ExperimentRows(NamedTuple):
 
     @property
     def identity(self) -> list[int]:
-        """Checksums of the rows. Features are not included, because their rounding depends on the machine."""
+        """The checksums of the original rows. Features have none, because their rounding depends on the machine."""
         if self.source is not None:
             return list(self.source)
         samples = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
@@ -111,9 +115,10 @@ class ExperimentRows(NamedTuple):
 
 
 def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> ExperimentRows:
-    """Load or simulate the rows of an experiment. If its network has a frozen part, replace inputs by features.
+    """Load or simulate the rows of an experiment; if its network has a frozen part, replace the inputs by features.
 
-    `copies` is the number of processes on this machine that hold the rows at the same time.
+    `copies` is the number of processes on this machine that hold the rows at the same time. Features that would not fit
+    into memory that often are not computed.
     """
     if experiment.simulation is not None:
         parts = _simulate_rows(experiment.simulation["name"])
@@ -131,10 +136,10 @@ def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> E
 def _replace_inputs(
     parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, precision: str, copies: int
 ) -> ExperimentRows:
-    """Replace the inputs of all rows by features, which are the same for every method, network and epoch.
+    """Replace the inputs of all rows by features, so that these are computed once for all methods, networks and epochs.
 
-    Rows are returned unchanged if inputs are augmented, or if the features would not fit into memory `copies` times,
-    once for each process.
+    Rows are returned unchanged if training inputs are augmented, or if `copies` copies of the features would not fit
+    into memory.
     """
     if parts.augment is not None:
         return parts
@@ -173,7 +178,10 @@ def _floats(values: np.ndarray) -> Tensor:
 
 
 def load_data(source: JsonObject) -> Any:
-    """Load the data set that an experiment names; raise an `InputError` if a part of its split is empty."""
+    """Load or simulate the data set that an experiment names.
+
+    An `InputError` is raised if it has too few rows for training, validation and test rows.
+    """
     if source["name"] == "shelves":
         data = simulate_shelves(source["beams"], max_points=source["points"])
     else:
@@ -185,15 +193,15 @@ def load_data(source: JsonObject) -> Any:
 
 
 def _convert_dataset(
-    data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw", **more: Any
+    data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw", **fields: Any
 ) -> ExperimentRows:
-    """Convert a data set to the rows of an experiment, whose inputs `encode` converts to tensors.
+    """Convert a data set to `ExperimentRows`; `encode` converts the inputs of each part to a tensor.
 
-    `features` is a feature set of the data set, and `more` are further fields of `ExperimentRows`.
+    `features` is the feature set to use, and `fields` are further fields of `ExperimentRows`.
     """
     parts = {name: data.part(name, features) for name in PARTS}
     rows: Any = {name: CountRows(encode(inputs), _floats(y)) for name, (inputs, y) in parts.items()}
-    return ExperimentRows(**rows, note=data.note, **more)
+    return ExperimentRows(**rows, note=data.note, **fields)
 
 
 def _convert_table(experiment: Experiment, data: Dataset) -> ExperimentRows:
@@ -215,7 +223,7 @@ def _convert_texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
 
 
 def _decode_images(experiment: Experiment, data: Dataset) -> ExperimentRows:
-    """Decode the images of a data set into memory as inputs; set `augment` if the experiment asks for it."""
+    """Decode all images of a data set into memory, as inputs; set `augment` if the experiment asks for augmentation."""
     source, root = dict(experiment.data or {}), Path(data.root or "")
     augment = partial(auto_augment, group_size=source.get("images_per_policy", 8)) if source["augment"] else None
     return _convert_dataset(

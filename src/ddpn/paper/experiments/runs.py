@@ -1,4 +1,8 @@
-"""Do one run (train, predict, score, write files), and read the folder of a finished run."""
+"""Do one run (train, predict, score, write files), and read the folder of a finished run.
+
+Shapes use M for the number of networks of a run, and P for the number of raw outputs of a network, from which its
+predicted distribution is computed.
+"""
 
 import json
 import math
@@ -30,7 +34,8 @@ from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_text
 from ddpn.storage.tensor_files import is_complete, read, write
 
-#: The files of a run. `CONFIG` is written first and `DONE` last. Files of members exist only during the training.
+#: The files of a run. `CONFIG` is written first and `DONE` last. Files named members-* hold trained networks, and exist
+#: only during the training.
 CONFIG, RESULT, DONE = "config.json", "run.json", "DONE"
 PREDICTIONS, WEIGHTS = "predictions.safetensors", "weights.safetensors"
 #: The file with the weights of snapshots, named by snapshot and tensor, such as "200/projection.bias".
@@ -38,15 +43,15 @@ SNAPSHOTS = "snapshots.safetensors"
 
 
 def run_folder(run: Run, out: Path) -> Path:
-    """Return the folder of a run, in the folder of all results."""
+    """Return the folder of a run, inside the folder `out` of all results."""
     return out / run.experiment.name / run.name
 
 
 def check_run(folder: Path, run: Run, identity: list[int] | None = None) -> str:
     """Return the state of a run: "missing", "done", "damaged" or "changed".
 
-    "changed" means that it was done with other settings or other rows. `identity` are the checksums that identify the
-    rows (None: rows are not compared).
+    A run has "changed" if its settings or rows are no longer those with which it was done. `identity` has the checksums
+    of the rows; if it is None, rows are not compared.
     """
     try:
         result = read_result(folder)
@@ -63,7 +68,7 @@ def check_run(folder: Path, run: Run, identity: list[int] | None = None) -> str:
 
 
 def read_result(folder: Path) -> JsonObject | None:
-    """Read the result of a run; return None if it is not finished."""
+    """Read the scores and settings of a run; return None if it is not finished."""
     if not (folder / DONE).exists():
         return None
     try:
@@ -76,10 +81,10 @@ def read_result(folder: Path) -> JsonObject | None:
 
 
 def read_predictions(folder: Path) -> dict[str, Tensor]:
-    """Read the predictions of a run.
+    """Read the predictions of a run as tensors by name.
 
-    The keys are "raw" and "y", raw outputs (rows, M, P) and counts of the test rows, "x", inputs of a table, and raw
-    outputs "ood" of out-of-distribution rows.
+    "raw" has the raw outputs for the test rows, with shape (rows, M, P), and "y" their counts. "x" has their inputs, if
+    these are a table. "ood" has the raw outputs for out-of-distribution rows, if there are any.
     """
     return read(folder / PREDICTIONS)[0]
 
@@ -93,19 +98,22 @@ class FinishedRun(Run):
 
     @property
     def label(self) -> str:
-        """The name of the run's method in tables, such as "DDPN"."""
+        """The method's name in tables, such as "DDPN"."""
         return self.method.label
 
     def distribution(self, raw: Tensor) -> Any:
-        """Convert P raw outputs of M members to their distributions. Shape: (..., M, P) -> (..., M)."""
+        """Convert raw outputs to the predicted distributions of the networks. Shape: (..., M, P) -> (..., M)."""
         return self.head(raw.double())
 
     def with_snapshot(self, name: str) -> "FinishedRun":
-        """Return the run with the scores of a snapshot instead of those at the end of the training."""
+        """Return the run with the scores of the snapshot `name` instead of those at the end of the training."""
         return replace(self, result={**self.result, "scores": self.result["snapshots"][name]})
 
-    def at(self, x: np.ndarray, snapshot: int | str | None = None) -> Any:
-        """Predict new inputs with all members, at the end of the training or at a snapshot. Shape: (n,) -> (n, M)."""
+    def predict(self, x: np.ndarray, snapshot: int | str | None = None) -> Any:
+        """Predict the distributions of all networks for new inputs. Shape: (n,) -> (n, M).
+
+        The weights are those at the end of the training, or those of `snapshot`.
+        """
         if snapshot is None:
             weights, _ = read(self.folder / WEIGHTS)
         else:
@@ -119,9 +127,9 @@ class FinishedRun(Run):
 
 
 def find_finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> list[FinishedRun]:
-    """Return the finished runs of an experiment in the order of the catalogue; raise an error if there are none.
+    """Return the finished runs of an experiment, in the order of the catalogue.
 
-    With `glms=False`, runs of methods that are GLMs are left out.
+    If there are none, an `InputError` is raised. With `glms=False`, runs of exact GLMs are left out.
     """
     runs = [run for run in experiment.runs() if glms or not run.method.exact]
     done = [(run, folder) for run in runs if check_run(folder := run_folder(run, out), run) == "done"]
@@ -133,7 +141,7 @@ def find_finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> 
 
 
 def find_runs(experiment: Experiment, out: Path, methods: Sequence[str], needed: int = 1) -> list[FinishedRun]:
-    """Return the finished runs of these methods in order; raise an error if there are fewer than `needed`."""
+    """Return the finished runs of `methods`, in this order; raise an `InputError` if there are fewer than `needed`."""
     by_name = {one.method.name: one for one in find_finished_runs(experiment, out, glms=False)}
     missing = [name for name in methods if name not in by_name]
     if len(methods) - len(missing) < needed:
@@ -145,11 +153,12 @@ def find_runs(experiment: Experiment, out: Path, methods: Sequence[str], needed:
 
 
 class Trained(NamedTuple):
-    """The result of a training: raw outputs of test rows ("raw") and OOD rows ("ood"), weights, and history.
+    """The result of a training.
 
-    `snapshots` has the weights of other states of the training, and `chosen` the raw outputs of test rows by snapshots
-    that another score selected. If members were trained in groups, the names of weights begin with the number of the
-    group.
+    `outputs` has the raw outputs for test rows ("raw") and out-of-distribution rows ("ood"), and `weights` the trained
+    tensors by name. `snapshots` has the weights of each snapshot; `chosen` has the raw outputs for test rows of
+    snapshots that are named by a score. If the networks were trained in groups, names of weights begin with the number
+    of the group.
     """
 
     outputs: dict[str, Tensor]
@@ -160,10 +169,10 @@ class Trained(NamedTuple):
 
 
 def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> JsonObject:
-    """Do a run: train, predict, score and write its files to `folder`; return its result.
+    """Do a run: train, predict, score, and write the files to `folder`; return the result that `read_result` reads.
 
-    If several processes share the training, only one of them writes files.
-    On Ctrl-C (KeyboardInterrupt), checkpoints of members stay in `folder`, and the next call resumes from them.
+    If several processes share the training, only one of them writes files. On Ctrl-C (KeyboardInterrupt), trained
+    networks and checkpoints stay in `folder`, and the next call resumes from them.
     """
     runtime = Runtime(device)
     config = {"settings": run.as_dict(), "identity": parts.identity}
@@ -173,7 +182,7 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
         content, path = json.dumps(config, indent=1), folder / CONFIG
         # `fit` would refuse checkpoints of other settings or rows, so they are deleted.
         if not path.exists() or path.read_text(encoding="utf-8") != content:
-            _forget_members(folder)
+            _delete_checkpoints(folder)
             write_text(path, content)
     runtime.wait()
     started = time.perf_counter()
@@ -196,7 +205,7 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
         "machine": {"system": platform.platform(), "torch": torch.__version__, "device": used},
         "history": trained.history,
     }
-    # Wait until no process reads the files of members, which are deleted below.
+    # Wait until no process reads the files of networks, which are deleted below.
     runtime.wait()
     if runtime.is_main:
         predictions = {**trained.outputs, "y": parts.test.y}
@@ -209,18 +218,21 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
             write(folder / SNAPSHOTS, named, {"head": run.head.name})
         write_text(folder / RESULT, json.dumps(result, indent=1))
         write_text(folder / DONE, "")
-        _forget_members(folder)
+        _delete_checkpoints(folder)
     return result
 
 
-def _forget_members(folder: Path) -> None:
-    """Delete the checkpoints and weights of members, because the run is finished or starts again."""
+def _delete_checkpoints(folder: Path) -> None:
+    """Delete the files of trained networks and checkpoints, when a run is finished or starts again."""
     for path in folder.glob("members-*"):
         path.unlink()
 
 
 def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
-    """Fit a GLM by maximum likelihood. There is a single one, without seeds."""
+    """Fit a GLM by maximum likelihood.
+
+    There is one GLM per run instead of an ensemble, because the fit has no random seed.
+    """
     from ddpn.estimators import CountGLM  # imports scikit-learn, which no worker needs to train networks
 
     x, y = parts.train.X.double().numpy(), parts.train.y.double().numpy()
@@ -236,14 +248,17 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
 
 
 def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Trained:
-    """Train all members, a few at a time; `folder` keeps finished ones until the run is done."""
+    """Train all networks of a run, `at_once` together, and predict with them.
+
+    Trained networks are saved in `folder` until the run is done, so that an interrupted run can resume.
+    """
     settings = run.training
     shared = ("batch_size", "lr", "weight_decay", "warmup", "precision", "accumulate", "score")
     config = TrainingConfig(
         epochs=settings.epochs_for(len(parts.train)),
         clip=None,
         ema=0.0,
-        seeds=tuple(settings.seed + member for member in range(settings.n_networks)),
+        seeds=tuple(settings.seed + number for number in range(settings.n_networks)),
         **{name: getattr(settings, name) for name in shared},
     )
     runtime, at_once = Runtime(device), settings.at_once or settings.n_networks
@@ -278,9 +293,10 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
 def _train_group(
     run: Run, parts: ExperimentRows, config: TrainingConfig, runtime: Runtime, path: Path
 ) -> tuple[CountModel, JsonObject, dict[int | str, dict[str, Tensor]]]:
-    """Train members together, or read them from their file; return them, their history and the weights of snapshots.
+    """Train a group of networks together; return them with their history and the weights of snapshots.
 
-    An interrupted training has a checkpoint next to this file, from which it resumes.
+    If the group is already trained, it is read from a file at `path`. An interrupted training resumes from a checkpoint
+    next to this file.
     """
     network = make_network(
         run.experiment, parts.train.X.shape[1], config.n_networks, run.training.hidden, parts.classes
@@ -301,7 +317,7 @@ def _train_group(
         options["after_epoch"] = snapshots if names else None
         history = fit(model, parts.train, parts.validation, config, **options)
         if history.interrupted:
-            raise KeyboardInterrupt  # the finished members and the checkpoint stay
+            raise KeyboardInterrupt  # the finished networks and the checkpoint stay
         if runtime.is_main:
             write(done, find_trained_tensors(model), {"history": history.as_dict()})
             state.unlink(missing_ok=True)
@@ -315,7 +331,11 @@ def _train_group(
 
 @torch.no_grad()
 def _predict(model: CountModel, x: Tensor, runtime: Runtime, precision: str, batch: int) -> Tensor:
-    """Predict raw outputs (rows, M, P): tables in float64 on the CPU, other inputs as in training."""
+    """Predict the raw outputs of all networks. Shape: (rows, M, P).
+
+    The inputs of tables are predicted in float64 on the CPU, and other inputs in batches with the device and
+    `precision` of the training.
+    """
     if x.dim() == 2 and x.is_floating_point():
         exact = model.cpu().double()
         raw = torch.cat([exact.raw(part.double()) for part in x.split(16_384)]).float()

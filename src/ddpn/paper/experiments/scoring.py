@@ -1,9 +1,16 @@
-"""Score a run by three protocols, and measure how well its variances detect out-of-distribution (OOD) rows.
+"""Score the predictions of a run by three protocols, and measure how well its variances detect OOD rows.
 
-paper   absolute error of the mode (counts) or of the unrounded mean (Gaussians); an ensemble of Gaussians is one Normal
-        with the mixture's moments; the precision of a single DDPN is gamma / mu.
-ours    absolute error of the median, scores of the exact mixture, precision 1 / variance, for every method.
-rounded ours, with a Gaussian's mass in [k - 1/2, k + 1/2) on k: compares methods on the same support.
+"paper" follows the paper. The absolute error is that of the mode for counts, and of the unrounded mean for Gaussians.
+An ensemble of Gaussians is scored as one Normal with the mixture's mean and variance. The precision of a single Double
+Poisson is gamma / mu.
+
+"ours" treats all methods alike. The absolute error is that of the median, an ensemble is scored as the exact mixture,
+and the precision is 1 / variance.
+
+"rounded" scores Gaussians like "ours" after rounding them to counts: the mass in [k - 1/2, k + 1/2) becomes that of k.
+All methods then have the same support.
+
+OOD rows are out-of-distribution rows.
 """
 
 from typing import NamedTuple
@@ -22,9 +29,10 @@ from ddpn.storage.contents import JsonObject
 
 
 def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None) -> JsonObject:
-    """Score predictions (rows, M) against counts (rows,) by all protocols, for each member and for the ensemble.
+    """Score each network and the ensemble on the counts `y`, by all protocols; return scores by protocol and metric.
 
-    `truth` is the distribution from which the counts of a simulation were drawn.
+    `dist` has one distribution per row and network, and `y` one count per row. `truth` is the true distribution of the
+    counts of a simulation.
     """
     ensemble, column = Mixture(dist), y.unsqueeze(1)
     whole = Normal(ensemble.mean, ensemble.stddev) if isinstance(dist, Normal) else ensemble
@@ -35,7 +43,7 @@ def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None)
     if isinstance(dist, Normal):
         scores["rounded"] = {"single": _ours(discretize(dist), column), "ensemble": _ours(discretize(ensemble), y)}
     if truth is not None:
-        scores["truth"] = _against(truth, ensemble, y)
+        scores["truth"] = _compare_with_truth(truth, ensemble, y)
     return scores
 
 
@@ -66,10 +74,11 @@ def _paper(dist: Distribution, y: Tensor) -> dict[str, list[float]]:
     }
 
 
-def _against(truth: CountDistribution, ensemble: Mixture, y: Tensor) -> dict[str, float]:
-    """Compare the ensemble of a simulation with the distribution `truth` from which the counts `y` were drawn.
+def _compare_with_truth(truth: CountDistribution, ensemble: Mixture, y: Tensor) -> dict[str, float]:
+    """Compare an ensemble with the true distribution of simulated counts `y`.
 
-    Return the scores of the true distribution, and the error of the predicted variance.
+    Return the scores of the true distribution, the ensemble's excess CRPS, the relative error of its aleatoric
+    variance, and its epistemic variance.
     """
     relative = (ensemble.aleatoric - truth.variance).abs() / truth.variance.clamp(min=1e-12)
     best = crps(truth, y).double().mean().item()
@@ -89,7 +98,8 @@ def _against(truth: CountDistribution, ensemble: Mixture, y: Tensor) -> dict[str
 # indexes with ~ on row numbers, so instead of the rows that were not held out it evaluates row -1 - i, counted from the
 # end, for each held-out row i: these are only as many as the hold-out and partly held out themselves, so precision, and
 # with it AUPR, comes out too high. And its areas are those of 100 points at thresholds from the held-out rows, joined
-# by straight lines, with nothing before the first and after the last. `detection(..., as_paper=True)` does both.
+# by straight lines, with nothing before the first and after the last. `evaluate_detection(..., as_paper=True)` does
+# both.
 
 #: The share of the test rows that is held out, and the number of repetitions.
 HELD_OUT, RESAMPLINGS = 0.2, 10
@@ -98,10 +108,10 @@ ALPHAS = np.linspace(1e-3, 1.0, 100)
 
 
 class Detection(NamedTuple):
-    """How well scores detect OOD inputs: pairs of a mean and a standard deviation over repeated random hold-outs.
+    """How well a score detects OOD rows: each metric is a pair (mean, standard deviation) over random hold-outs.
 
-    `auroc` and `aupr` are areas under curves, and `fpr80` is the false positive rate at a true positive rate of 0.8.
-    `n_in` and `n_out` are the numbers of in-distribution and OOD inputs that were scored in each repetition.
+    `fpr80` is the false positive rate at a true positive rate of 0.8. `n_in` and `n_out` are the numbers of
+    in-distribution and OOD rows that each repetition evaluates.
     """
 
     auroc: tuple[float, float]
@@ -111,16 +121,17 @@ class Detection(NamedTuple):
     n_out: int
 
 
-def detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = False) -> Detection:
-    """Evaluate how well a score, which should be higher for OOD inputs, detects them, as in Section 4.4 of the paper.
+def evaluate_detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = False) -> Detection:
+    """Measure how well a score that should be higher for OOD rows separates them from in-distribution rows.
 
-    A fifth of the in-distribution scores is held out. The other in-distribution scores and all OOD scores are
-    evaluated, over all thresholds. This is repeated ten times with new random hold-outs. With `as_paper`, rows and
-    thresholds are those of the paper's script, areas are computed by straight lines between points, and FPR80 is the
-    false positive rate at the point whose true positive rate is nearest to 0.8.
+    As in Section 4.4 of the paper, a random fifth of the in-distribution scores `score_in` is held out; the others and
+    all OOD scores `score_out` are evaluated. This is repeated ten times.
 
-    >>> found = detection(torch.arange(100.0), torch.arange(60.0, 140.0))
-    >>> [f"{mean:.3f} ({deviation:.3f})" for mean, deviation in found[:3]]
+    With `as_paper`, the numbers are those of the paper's script. It evaluates other rows, uses 100 thresholds, joins
+    the points of each curve by straight lines, and takes FPR80 at the point with a true positive rate nearest to 0.8.
+
+    >>> metrics = evaluate_detection(torch.arange(100.0), torch.arange(60.0, 140.0))
+    >>> [f"{mean:.3f} ({deviation:.3f})" for mean, deviation in metrics[:3]]
     ['0.900 (0.012)', '0.903 (0.009)', '0.246 (0.033)']
     """
     inside, outside = validate_scores(score_in=score_in, score_out=score_out)
@@ -146,9 +157,9 @@ def detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = Fal
 
 
 def _score_points(thresholds: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[float, float, float]:
-    """Compute AUROC, AUPR and FPR80 from curves whose points, at these thresholds, are joined by straight lines.
+    """Compute AUROC, AUPR and FPR80 from the points of the curves at these thresholds, joined by straight lines.
 
-    `inside` and `outside` are the scores of in-distribution and of OOD inputs.
+    `inside` and `outside` are the scores of in-distribution and OOD rows.
     """
     hits, alarms = (len(side) - np.searchsorted(np.sort(side), thresholds, "right") for side in (outside, inside))
     tpr, fpr = hits / len(outside), alarms / len(inside)

@@ -1,6 +1,6 @@
-"""Snapshots: states of a training that a run keeps besides its result, at the end of epochs or by other scores.
+"""Snapshots: network weights that a run saves at the end of given epochs, or of the best epoch by another score.
 
-All snapshots come from one training, so that they differ only in the epoch.
+All snapshots of a run come from the same training, so they differ only in the epoch.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from ddpn.storage.tensor_files import read, write
 
 
 class SnapshotWriter:
-    """A function to call after each epoch of a training, which writes snapshots to files.
+    """A callback that writes snapshots of the weights to files during a training.
 
-    It is passed to `ddpn.networks.training.fit` as `after_epoch`. A snapshot named by an epoch has the weights at the
-    end of this epoch. A snapshot named by a score has, for each network, the weights of the epoch with the lowest
-    validation score. The files of an interrupted training are continued.
+    It is passed to `ddpn.networks.training.fit` as `after_epoch`. A snapshot that is named by an epoch has the weights
+    at the end of that epoch. A snapshot that is named by a score has, for each network, the weights of the epoch with
+    the lowest validation score. When an interrupted training resumes, files of earlier epochs are kept.
 
     Parameters
     ----------
@@ -74,23 +74,23 @@ class SnapshotWriter:
         return {name: tensor.float().cpu().clone() for name, tensor in find_trained_tensors(self._model).items()}
 
     def __call__(self, epoch: int) -> None:
-        """Write the snapshots that are due at the end of this epoch."""
+        """Write the snapshots that are due at the end of `epoch`."""
         if epoch in self._paths and self._runtime.is_main:
             write(self._paths[epoch], self._weights(), {})
         for score, (best, lowest) in self._best.items():
             config = replace(self._config, score=cast(Literal["nll", "crps", "loss"], score))
             scores = mean_scores(self._model, self._rows, config, self._runtime)
-            better = [member for member, value in enumerate(scores) if value < lowest[member]]
+            better = [network for network, value in enumerate(scores) if value < lowest[network]]
             if not better:
                 continue
             weights = self._weights()
-            for member in better:
-                lowest[member] = scores[member]
+            for network in better:
+                lowest[network] = scores[network]
                 for name, tensor in best.items():
-                    tensor[member] = weights[name][member]
+                    tensor[network] = weights[name][network]
             if self._runtime.is_main:
                 write(self._paths[score], best, {"scores": lowest})
 
     def read(self) -> dict[int | str, dict[str, Tensor]]:
-        """Read the weights of every snapshot from the files, after the training."""
+        """Read the weights of every snapshot, after the training."""
         return {name: read(path)[0] for name, path in self._paths.items()}

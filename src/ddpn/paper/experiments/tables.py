@@ -1,4 +1,4 @@
-"""Tables of finished runs as Markdown, with the paper's numbers next to ours. Nothing is trained.
+"""Write tables of finished runs as Markdown, with the paper's numbers next to ours. Nothing is trained.
 
 They show accuracy and calibration (Tables 2, 4 and 5 of the paper), simulations, and the detection of
 out-of-distribution (OOD) rows (Section 4.4).
@@ -20,16 +20,17 @@ from ddpn.paper.datasets import SIMULATIONS
 from ddpn.paper.experiments.catalogue import Experiment, reference
 from ddpn.paper.experiments.isolated_points import MAX_MU_ERROR, measure_isolated_point
 from ddpn.paper.experiments.runs import FinishedRun, find_finished_runs, read_predictions
-from ddpn.paper.experiments.scoring import detection
+from ddpn.paper.experiments.scoring import evaluate_detection
 from ddpn.runtime.errors import InputError
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_text
 
 
 class Cell(NamedTuple):
-    """A cell of a table of results: a number, its standard deviation over members (`spread`), and the paper's number.
+    """A number in a table of results, with the paper's number next to it.
 
-    `rank` is 1 for the best number of a column, 2 for the second best, and None for others.
+    `spread` is its standard deviation over networks. `rank` is 1 for the best number of a column, 2 for the second
+    best, and None for the others.
     """
 
     value: float | None
@@ -39,7 +40,7 @@ class Cell(NamedTuple):
 
 
 class ResultTable(NamedTuple):
-    """A table of results: rows of cells, with a title above and notes below."""
+    """A table of results: a title, column names, cells by row label, and notes."""
 
     title: str
     columns: tuple[str, ...]
@@ -48,10 +49,10 @@ class ResultTable(NamedTuple):
 
 
 def mark_best(rows: dict[str, list[Cell]], low: Sequence[int], high: Sequence[int] = ()) -> dict[str, list[Cell]]:
-    """Return rows of cells with the ranks of the best and the second best number of some columns.
+    """Set the rank of the best and the second best number of some columns; return the rows.
 
-    `low` and `high` are the positions of columns in which low or high numbers are good. Numbers with the same printed
-    digits share a rank.
+    `low` and `high` are the positions of columns in which the lowest or the highest number is best. Numbers that are
+    printed with the same digits share a rank.
     """
     for column in (*low, *high):
         values = {label: cells[column].value for label, cells in rows.items()}
@@ -74,13 +75,16 @@ def _format_number(value: float | None) -> str:
 
 
 def _format_cell(cell: Cell, mark: str = "{}") -> str:
-    """Format our number, as in the template `mark` (such as "**{}**" for bold), and next to it the paper's number."""
+    """Format a cell as text: our number, its spread, and the paper's number.
+
+    `mark` is a template for our number, such as "**{}**" for bold.
+    """
     ours = _format_number(cell.value) + (f" ({_format_number(cell.spread)})" if cell.spread is not None else "")
     return mark.format(ours) + (f" · paper {_format_number(cell.paper)}" if cell.paper is not None else "")
 
 
 def format_table(table: ResultTable) -> str:
-    """Write a table as Markdown, with the best values in bold and the second best underlined."""
+    """Format a table as Markdown, with the best numbers bold and the second best underlined."""
     marks = {1: "**{}**", 2: "<u>{}</u>", None: "{}"}
     lines = [f"**{table.title}**", ""]
     lines += ["| | " + " | ".join(table.columns) + " |", "|---" * (len(table.columns) + 1) + "|"]
@@ -108,10 +112,11 @@ _SELECTIONS = {"loss": "validation loss, as in the paper", "crps": "validation C
 RULES = {"paper": "by the paper's rules", "ours": "by one rule for all methods"}
 
 
-def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> ResultTable:
-    """Tabulate MAE, CRPS and median precision of single members and of the ensemble, by a scoring protocol.
+def tabulate_accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> ResultTable:
+    """Make a table of MAE, CRPS and median precision of single networks and of the ensemble.
 
-    Single members have a mean and a standard deviation. `protocol` is a key of `PROTOCOLS`.
+    For single networks, the mean and the standard deviation over networks are shown. `protocol` says how to score:
+    "paper" or "ours" (a key of `PROTOCOLS`).
     """
     paper: dict[tuple[str, str, str], float] = {}
     if experiment.reference is not None and protocol == "paper":
@@ -145,8 +150,8 @@ def _make_cells(result: JsonObject, protocol: str, paper: dict[tuple[str, str, s
     return cells
 
 
-def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
-    """Tabulate the CRPS of the ensembles and of the true distribution, and the error of the predicted variance.
+def tabulate_simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
+    """Make a table of CRPS, its gap to the true distribution, and variance errors of the ensembles of a simulation.
 
     Gaussians have a second row, in which they are rounded to counts.
     """
@@ -165,7 +170,7 @@ def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTab
 
 
 def tabulate_isolated_point(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
-    """Tabulate how many networks fit the isolated point, and their median mu there, by epoch of one training."""
+    """Make a table, by epoch, of the share of networks that fit the isolated point, and of their median mu there."""
     fits = [(_label(run.result), measure_isolated_point(run)) for run in runs]
     rows: dict[str, list[Cell]] = {}
     for label, fit in fits:
@@ -198,14 +203,17 @@ def _write_notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: 
 
 
 class ScoredRun(NamedTuple):
-    """A finished run, with the total variances of test rows and of OOD rows, which serve as scores for detection."""
+    """A finished run, with the predicted variances of test rows and of OOD rows.
+
+    The total variance is the score by which OOD rows are detected.
+    """
 
     run: FinishedRun
     variances: tuple[Tensor, Tensor]
 
 
 def score_ood_rows(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
-    """Compute the OOD scores of finished runs."""
+    """Compute the predicted variances of the test rows and OOD rows of finished runs."""
     scored_runs = []
     for run in runs:
         tensors = read_predictions(run.folder)
@@ -216,12 +224,12 @@ def score_ood_rows(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
     return scored_runs
 
 
-def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> ResultTable:
-    """Tabulate how well the total variance of the predictions detects OOD rows.
+def tabulate_detection(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> ResultTable:
+    """Make a table of how well the total variance detects OOD rows, next to the paper's numbers.
 
-    `as_paper` uses the rows and thresholds of the paper's script, as in `ddpn.paper.experiments.scoring.detection`.
-    The paper's AUPR is shown only if about the same share of the rows is OOD. Without `as_paper`, it is recomputed from
-    the authors' variances with the correct rows.
+    `as_paper` is an argument of `evaluate_detection`: True uses the rows and thresholds of the paper's script. With
+    False, the paper's numbers are recomputed from the authors' variances with the correct rows. The paper's AUPR is
+    shown only if the share of OOD rows is about the same, because AUPR depends on this share.
     """
     paper = {(method, metric): value for (_, method, metric), value in reference("ood_detection").items()}
     if not as_paper:
@@ -229,7 +237,7 @@ def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Re
         paper |= {(method, metric): value for (_, method, metric), value in replayed.items()}
     rows, notes = {}, {}
     for scored_run in runs:
-        areas = detection(*scored_run.variances, as_paper=as_paper)
+        areas = evaluate_detection(*scored_run.variances, as_paper=as_paper)
         auroc, aupr, fpr80 = (paper.get((scored_run.run.method.name, name)) for name in ("auroc", "aupr", "fpr80"))
         chance = areas.n_out / (areas.n_in + areas.n_out)
         is_same = abs(chance - _PAPER_CHANCE[as_paper]) < _SAME_CHANCE
@@ -249,7 +257,7 @@ def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Re
 
 
 def _replace_score(experiment: Experiment, score: str) -> Experiment:
-    """Return an experiment whose networks keep their epochs by another score, for the title and notes of a table.
+    """Return the experiment as if networks kept their best epochs by another score, for the title and notes of a table.
 
     Exact GLMs are left out, because they have no epochs.
     """
@@ -259,24 +267,24 @@ def _replace_score(experiment: Experiment, score: str) -> Experiment:
 
 
 def write_tables(experiment: Experiment, out: Path) -> list[Path]:
-    """Write all tables of an experiment to the folder of its runs."""
+    """Write all tables of an experiment to its folder, and return their paths."""
     runs = find_finished_runs(experiment, out)
-    tables = {f"table_{protocol}": accuracy(experiment, runs, protocol) for protocol in PROTOCOLS}
+    tables = {f"table_{protocol}": tabulate_accuracy(experiment, runs, protocol) for protocol in PROTOCOLS}
     for score in (name for name in experiment.training.snapshots if isinstance(name, str)):
         if at_score := [run.with_snapshot(score) for run in runs if score in run.result.get("snapshots", {})]:
             view = _replace_score(experiment, score)
-            tables |= {f"table_{rules}_{score}": accuracy(view, at_score, rules) for rules in PROTOCOLS}
+            tables |= {f"table_{rules}_{score}": tabulate_accuracy(view, at_score, rules) for rules in PROTOCOLS}
     if experiment.simulation is not None:
-        if SIMULATIONS[experiment.simulation["name"]].added:
+        if SIMULATIONS[experiment.simulation["name"]].added_points:
             tables["table_isolated"] = tabulate_isolated_point(experiment, runs)
-        tables["table_simulation"] = simulation(experiment, runs)
+        tables["table_simulation"] = tabulate_simulation(experiment, runs)
     if experiment.ood is not None:
         title, with_ood = (
             f"Detecting {experiment.ood} among {experiment.title.lower()}: total variance",
             score_ood_rows(runs),
         )
-        tables["table_ood"] = detection_table(title, with_ood, as_paper=False)
-        tables["table_ood_paper"] = detection_table(f"{title}, the paper's rows and areas", with_ood, as_paper=True)
+        tables["table_ood"] = tabulate_detection(title, with_ood, as_paper=False)
+        tables["table_ood_paper"] = tabulate_detection(f"{title}, the paper's rows and areas", with_ood, as_paper=True)
     written = []
     for name, table in tables.items():
         written.append(out / experiment.name / f"{name}.md")
