@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from ddpn import CountGLM, Poisson
-from ddpn.calibration.recalibration import KNOTS, Recalibration, fit_map, share_pit_intervals
+from ddpn.calibration.recalibration import KNOTS, Recalibration, divide_pit_intervals, fit_map
 from ddpn.distributions import Recalibrated
 from ddpn.members.constant import Constant
 from ddpn.metrics import pit_distance
@@ -40,7 +40,7 @@ def fit_recalibration(mu, y, weight=None, **options) -> Recalibration:
 
 def test_overlaps_are_shares_of_each_pit_interval():
     before, upto = np.array([0.0, 0.3, 1.0 - 1e-15]), np.array([1.0, 0.3001, 1.0])
-    shares = share_pit_intervals(before, upto)
+    shares = divide_pit_intervals(before, upto)
     assert shares.sum(1) == pytest.approx(1.0)
     assert shares[0] == pytest.approx(np.diff(KNOTS))
     assert shares[2].tolist() == [0.0] * (len(KNOTS) - 2) + [1.0]
@@ -50,7 +50,7 @@ def test_the_map_is_the_cdf_of_the_pit():
     """A Normal is shifted and too narrow, which the first two polynomials describe exactly."""
     rng = np.random.default_rng(1)
     u = stats.norm.cdf(rng.normal(0.3, 1.2, 20_000))
-    actual = fit_map(share_pit_intervals(u, u), np.ones(len(u)))
+    actual = fit_map(divide_pit_intervals(u, u), np.ones(len(u)))
     at = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     expected = stats.norm.cdf(stats.norm.ppf(at), 0.3, 1.2)
     assert actual(torch.from_numpy(at)).numpy() == pytest.approx(expected, abs=0.01)
@@ -58,7 +58,7 @@ def test_the_map_is_the_cdf_of_the_pit():
 
 def test_few_rows_are_shrunk_towards_the_identity():
     u = np.full(10, 0.9)
-    few, many = (fit_map(np.repeat(share_pit_intervals(u, u), times, 0), np.ones(10 * times)) for times in (1, 100))
+    few, many = (fit_map(np.repeat(divide_pit_intervals(u, u), times, 0), np.ones(10 * times)) for times in (1, 100))
     identity = torch.from_numpy(KNOTS)
     assert (few.value - identity).abs().max() < 0.15 < (many.value - identity).abs().max()
     assert (many.slope > 0).all()

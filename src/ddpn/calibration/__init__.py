@@ -1,4 +1,4 @@
-"""Calibration of predictions on held-out rows: cdf maps, interval levels and out-of-distribution scores."""
+"""Calibration on held-out rows: recalibrated distributions, calibrated intervals and out-of-distribution flags."""
 
 #: Kinds of intervals: the fewest consecutive counts (default), or the counts between two quantiles.
 INTERVAL_KINDS = ("narrowest", "central")

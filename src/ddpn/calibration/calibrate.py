@@ -1,7 +1,11 @@
-"""Fit a `Calibration` to held-out predictions: maps of the cdf, interval levels and out-of-distribution scores.
+"""Fit a `Calibration` to predictions of held-out rows.
 
-The parts of held-out rows are the folds of cross-fitted members, or a random split of validation rows. A map of the cdf
-is measured on each part after it was fitted to all other parts.
+Calibration has three steps. The predicted cdf is recalibrated by a monotone map. Interval levels are fitted to the
+recalibrated distributions. Out-of-distribution scores are computed for ordinary rows, with which new rows are compared.
+
+Held-out rows are divided into parts: the folds of cross-fitted members, or a random split of the validation rows. Each
+part is recalibrated with a map that was fitted to the other parts, so that no row is evaluated with a map that was
+fitted to it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,10 +47,18 @@ Maps = Mapping[str, Sequence[MonotoneMap]]
 class CalibrationOptions(NamedTuple):
     """Options of `calibrate`.
 
-    With `recalibrate`, a map of the cdf is fitted, and used if it helps. Intervals are calibrated within `groups`: a
-    column of X, or the name of the rows' `interval_groups`. The level of a group is shrunk towards the overall level
-    with the weight of `group_rows` rows. `time_columns` are columns of X that hold times; new rows are expected to have
-    other values in them, which must not count as out-of-distribution.
+    Parameters
+    ----------
+    recalibrate : bool
+        If True, fit a monotone map of the predicted cdf, and use it if it clearly lowers the CRPS of held-out rows.
+    groups : str or None
+        The column of X whose values are the groups within which intervals are calibrated, or the name of the rows'
+        `interval_groups`. None calibrates intervals over all rows.
+    group_rows : float
+        The weight of the overall level, as a number of rows, when the level of a group is shrunk towards it.
+    time_columns : sequence of str
+        Columns of X that hold times. New rows are expected to have later times, so these columns are ignored in
+        out-of-distribution scores.
     """
 
     recalibrate: bool = True
@@ -57,17 +69,17 @@ class CalibrationOptions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CalibratedRows:
-    """Held-out rows and the calibration that was fitted to them.
+    """Held-out rows with the members' predictions for them, and the calibration that was fitted to them.
 
     Parameters
     ----------
     held_out : HeldOutPredictions
-        The rows and the members' predictions of them.
+        The held-out rows and the members' predictions for them.
     calibration : Calibration
-        The calibration on all rows together, for predictions of new rows.
+        The calibration that was fitted to all held-out rows. It is applied to predictions of new rows.
     parts : sequence of Calibration
-        For each fold of cross-fitted members, the calibration on the other folds, so that the rows of the fold can be
-        scored like new rows. Empty if members are not cross-fitted.
+        If members are cross-fitted, one calibration per fold, fitted to the rows of all other folds. It is applied
+        to the rows of this fold, so that they are scored like new rows. Empty if members are not cross-fitted.
     """
 
     held_out: HeldOutPredictions
@@ -77,18 +89,22 @@ class CalibratedRows:
     def __len__(self) -> int:
         return len(self.held_out)
 
-    def draw(self, number: int) -> "CalibratedRows":
-        """Draw `number` rows at random; keep the calibration of all rows."""
-        return replace(self, held_out=self.held_out.draw(number))
+    def draw(self, n_rows: int) -> "CalibratedRows":
+        """Return `n_rows` of the rows, drawn at random, with the calibration that was fitted to all of them."""
+        return replace(self, held_out=self.held_out.draw(n_rows))
 
 
 def calibrate(
     held_out: HeldOutPredictions, options: CalibrationOptions | None = None, seed: int = 0, clock: Clock = NO_LIMIT
 ) -> CalibratedRows:
-    """Calibrate distributions and intervals on as many held-out rows as time allows; return these rows.
+    """Fit a calibration to held-out rows; return the rows that were used, with their calibration.
 
-    In cross-fitting, copies of a member are fitted to fewer rows than the member itself. Calibrated on their
-    predictions, intervals are rather too wide than too narrow.
+    If `clock` has a limit, as many rows are used as its time allows. `seed` draws the rows that decide whether
+    recalibration helps.
+
+    If members are cross-fitted, the held-out rows are predicted by copies that were fitted to fewer rows than the
+    members themselves. The copies are slightly less accurate, so calibrated intervals tend to be too wide rather than
+    too narrow.
     """
     chosen = options or CalibrationOptions()
 
@@ -104,11 +120,12 @@ def calibrate(
 def fit_calibration(
     held_out: HeldOutPredictions, options: CalibrationOptions, seed: int = 0, is_rough: bool = False
 ) -> CalibratedRows:
-    """Fit maps of the cdf and interval levels to held-out rows; return the rows with their calibration.
+    """Fit recalibration maps and interval levels to held-out rows; return the rows with their calibration.
 
-    Interval levels are fitted to recalibrated distributions. Those of each part of the rows are recalibrated with a map
-    that was fitted to the other parts, because new rows, too, get a map that was not fitted to them. With `is_rough`,
-    only intervals of the mixture are calibrated, which is fast.
+    Interval levels are fitted to recalibrated distributions. For this purpose, each part of the rows is recalibrated
+    with a map that was fitted to the other parts, just as new rows are recalibrated with a map that was not fitted to
+    them. If `is_rough` is True, only the intervals of the mixture are calibrated, which is fast. `seed` is as for
+    `calibrate`.
     """
     maps: dict[str, Sequence[MonotoneMap]] = {}
     recalibrations: dict[str, Recalibration] = {}
@@ -143,11 +160,12 @@ def fit_recalibration(
     always: bool = False,
     seed: int = 0,
 ) -> Calibration:
-    """Fit a map of the mixture's cdf to held-out rows; return the calibration with this map.
+    """Fit a recalibration map for the mixture to held-out rows; return a calibration that contains this map.
 
-    The map is used if it helps, or always with `always`. It is shrunk towards the identity as if `prior_rows` rows were
-    already calibrated. If it is used, the mixture's interval levels are dropped, because they belong to the
-    distributions without the map.
+    The map is used if it clearly lowers the CRPS of held-out rows, or in any case if `always` is True. It is shrunk
+    towards the identity with the weight of `prior_rows` rows. If the map is used, the interval levels of the mixture
+    and of groups are dropped, because they were fitted to distributions without it. `seed` draws the rows on which the
+    CRPS is compared.
     """
     recalibration, _ = Recalibration.fit(held_out, MIXTURE, prior_rows, always, seed)
     changed = replace(calibration, recalibrations={**calibration.recalibrations, MIXTURE: recalibration})
@@ -165,12 +183,26 @@ def fit_intervals(
     group_rows: float = 0.0,
     names: Sequence[str] | None = None,
 ) -> Calibration:
-    """Fit interval levels to held-out rows; return the calibration with these levels.
+    """Fit interval levels to held-out rows; return a calibration that contains these levels.
 
-    `names` are those of the members, or "mixture", whose intervals are calibrated; by default all. Levels are shrunk
-    towards the nominal ones, which are right for a correct model, with the weight of `prior_rows` rows. `groups` is a
-    column of X or the name of the rows' `interval_groups`. Each group gets its own levels, shrunk towards the overall
-    ones with the weight of `group_rows` rows.
+    The level of an interval is its minimum probability by the predicted distribution. Fitted levels make intervals
+    reach the requested coverage on held-out rows.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        The calibration to extend. Its recalibration maps are applied to predictions before levels are fitted.
+    held_out : HeldOutPredictions
+        The held-out rows and the members' predictions for them.
+    prior_rows : float
+        Levels are shrunk towards the nominal levels, which are right for a correct model, with the weight of this
+        many rows.
+    groups : str, optional
+        A column of X, or the name of the rows' `interval_groups`. Each group then gets its own levels.
+    group_rows : float
+        The levels of each group are shrunk towards the overall levels with the weight of this many rows.
+    names : sequence of str, optional
+        The members whose intervals are calibrated, or "mixture". Default: all of these.
     """
     used = {name: fitted for name, fitted in calibration.recalibrations.items() if fitted.is_used}
     maps = {name: [fitted.map] * held_out.n_parts for name, fitted in used.items()}
@@ -181,20 +213,21 @@ def fit_intervals(
 
 
 def fit_ood(calibration: Calibration, X: TableLike, alpha: float = OOD_ALPHA) -> Calibration:
-    """Score rows `X` that no member was fitted to, with which new rows are compared; return the new calibration.
+    """Calibrate out-of-distribution flags on rows `X` that no member was fitted to; return the extended calibration.
 
-    Of rows like these, the share `alpha` is flagged as out-of-distribution.
+    New rows are flagged if they are more unusual than most rows of `X`. Among new rows that are distributed like `X`,
+    the expected share of flagged rows is at most `alpha`.
     """
     scores = calibration.require_profile().measure(X).score
     return replace(calibration, ood=OODScores.fit(scores, check_alpha(alpha, len(scores))))
 
 
 def fit_profile(folds: Folds, time_columns: Sequence[str] = (), clock: Clock = NO_LIMIT) -> Calibration:
-    """Summarise the training rows, and score ordinary rows with this summary; return a calibration with both only.
+    """Summarise the training rows and calibrate out-of-distribution flags; return a calibration with only these parts.
 
-    The scored rows are the validation rows or, in cross-fitting, all training rows, each scored as if its fold had been
-    left out of the summary. `time_columns` do not count in a row's score. If `clock` leaves little time, only the first
-    rows are used.
+    Flags compare new rows with ordinary rows: the validation rows or, in cross-fitting, all training rows, each scored
+    as if its fold had been left out of the summary. Columns in `time_columns` are ignored in the scores. If `clock`
+    leaves little time, only the first rows are used.
     """
     train, ignored = _take_affordable_rows(folds.train, clock), tuple(time_columns)
     number = None if folds.number is None else folds.number[: len(train)]
@@ -215,10 +248,10 @@ def _take_affordable_rows(rows: CountRows, clock: Clock) -> CountRows:
 
 
 def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) -> dict[str, np.ndarray]:
-    """Return, for each of `names`, the level at which each row's interval begins to include its count.
+    """Return the interval score of each held-out count (`score_counts`), in a dict keyed by `names`.
 
-    `names` are those of members, or "mixture". If the mixture consists of one member, both have the same scores. A name
-    in `maps` has one map of the cdf per part of the rows, which is applied first.
+    `names` are names of members, or "mixture". If `maps` contains a name, its distributions are recalibrated first:
+    `maps` has one map per part of the rows. If the mixture consists of a single member, the two share their scores.
     """
     rows, scores = held_out.rows, dict[str, np.ndarray]()
     sole = None if MIXTURE in maps else held_out.find_sole_member()
@@ -238,7 +271,7 @@ def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) 
 
 
 def _attach_labels(rows: CountRows, groups: str | None) -> CountRows:
-    """Return the rows without their features X. If `groups` is a column of X, its values become the rows' groups."""
+    """Return the rows without X. If `groups` is a column of X, its values become the rows' `interval_groups`."""
     if groups is None or rows.interval_groups is not None or (column := get_column(rows.X, groups)) is None:
         return rows.replace(X=None)
     return rows.replace(X=None, interval_groups=name_interval_groups(column, len(rows)))
@@ -247,12 +280,13 @@ def _attach_labels(rows: CountRows, groups: str | None) -> CountRows:
 def _fit_levels(
     scores: Mapping[str, np.ndarray], rows: CountRows, prior_rows: float, groups: str | None, group_rows: float
 ) -> tuple[dict[str, IntervalLevels], IntervalGroups | None]:
-    """Fit the interval levels that reach each coverage, over all rows and within groups of rows.
+    """Fit interval levels to all rows and, if `groups` is not None, to each group of rows.
 
-    `scores` are the results of `_score_rows`, keyed by the name of the mixture or member. Levels over all rows are
-    shrunk towards nominal ones with the weight of `prior_rows` rows, and levels of a group towards those over all rows
-    with the weight of `group_rows` rows. `groups` is a column or the name of the rows' interval groups. Return the
-    levels over all rows, keyed by name, and the levels of each group, or None without groups.
+    `scores` has the interval score of each row (`_score_rows`), keyed by "mixture" and the names of members. The
+    overall levels are shrunk towards the nominal levels with the weight of `prior_rows` rows, and the levels of a group
+    towards the overall levels with the weight of `group_rows` rows. `groups` is a column of X or the name of the rows'
+    `interval_groups`. Return the overall levels, keyed like `scores`, and the levels of the groups (None without
+    groups).
     """
     is_censored = rows.limit is not None and bool((rows.y >= rows.limit).any())
     levels = {

@@ -1,4 +1,4 @@
-"""`Calibration`: everything that held-out rows teach about the predictions of a mixture and its members."""
+"""`Calibration`: what was fitted to held-out rows to calibrate the predictions of a mixture and its members."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -26,23 +26,23 @@ _Part = TypeVar("_Part", IntervalLevels, Recalibration, OODScores)
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was fitted to held-out rows: interval levels, maps of the cdf, and out-of-distribution scores; immutable.
+    """Recalibration maps, interval levels and out-of-distribution scores of a mixture and its members.
 
-    A predictor holds one and applies it to its predictions. Mappings are keyed by "mixture" and the names of the
-    members.
+    A calibration is fitted to held-out rows and is immutable. A predictor holds one and applies it to its predictions.
+    Mappings are keyed by "mixture" and the names of the members.
 
     Parameters
     ----------
     intervals : mapping of str to IntervalLevels
-        Calibrated interval levels. Empty before calibration.
+        The levels of calibrated intervals. Empty before calibration.
     groups : IntervalGroups, optional
-        Interval levels of each group of rows.
+        The levels of calibrated intervals within groups of rows.
     recalibrations : mapping of str to Recalibration
-        Maps of the cdf, including maps that were tried but are not used.
+        Monotone maps of predicted cdfs, including maps that are not used because they did not help.
     profile : FeatureProfile, optional
         A summary of the training rows, which scores how unusual a row is.
     ood : OODScores, optional
-        The scores of ordinary rows, with which the scores of new rows are compared.
+        The out-of-distribution scores of ordinary rows, with which the scores of new rows are compared.
     """
 
     intervals: Mapping[str, IntervalLevels] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class Calibration:
     # Distributions and intervals ---------------------------------------------------------------------------------
 
     def is_recalibrated(self, member: str = MIXTURE) -> bool:
-        """Return True if a map of the cdf is applied to the predictions of `member`, a member's name or "mixture"."""
+        """Return True if predictions of `member`, which is "mixture" or the name of a member, are recalibrated."""
         return member in self.recalibrations and self.recalibrations[member].is_used
 
     def recalibrate(self, distribution: Mixture, member: str = MIXTURE) -> Mixture | Recalibrated:
-        """Apply the map of the cdf to the distributions that `member` predicts; without a map, return them unchanged.
+        """Recalibrate the distributions that `member` predicts; return them unchanged if no map is used for them.
 
         `member` is "mixture", or the name of a member.
         """
@@ -70,19 +70,19 @@ class Calibration:
 
     @property
     def recalibration(self) -> Recalibration | None:
-        """The recalibration of the mixture; None if it was not tried."""
+        """The recalibration of the mixture, whether it is used or not; None if none was fitted."""
         return self.recalibrations.get(MIXTURE)
 
     @property
     def is_censored(self) -> bool:
-        """True if intervals were calibrated on some censored counts."""
+        """True if some of the counts on which intervals were calibrated are censored."""
         return any(levels.is_censored for levels in self.intervals.values())
 
     def interval_level(self, coverage: float, member: str = MIXTURE) -> float:
-        """Return the probability that intervals must have by their own distributions to reach a coverage.
+        """Return the interval level for a coverage: the least probability of an interval by its own distribution.
 
-        It is never less than the coverage, and equals it before calibration. If intervals are calibrated by group, it
-        is the overall level.
+        Before calibration, the level is the coverage itself. After it, the level is at least the coverage. If intervals
+        are calibrated by group, this is the level over all rows.
 
         Parameters
         ----------
@@ -96,14 +96,14 @@ class Calibration:
     def row_levels(
         self, coverage: float, member: str = MIXTURE, labels: np.ndarray | None = None
     ) -> float | np.ndarray:
-        """Return the interval level for a coverage: one for all rows, or one per row if it is calibrated by group.
+        """Return the interval level for a coverage: a number or, if intervals are calibrated by group, one per row.
 
         Parameters
         ----------
         coverage, member
             As for `interval_level`.
         labels : array, optional
-            The groups of the rows. Without them, the overall level is returned.
+            The group of each row. Without labels, the level over all rows is returned.
         """
         if self.groups is None or member not in self.groups.levels or labels is None:
             return self.interval_level(coverage, member)
@@ -128,18 +128,22 @@ class Calibration:
         return self.profile
 
     def require_ood(self) -> OODScores:
-        """Return the out-of-distribution scores; raise an `InputError` before calibration."""
+        """Return the out-of-distribution scores; raise an `InputError` if none were fitted."""
         if self.ood is None:
             raise InputError("Out-of-distribution scores are not calibrated: call fit_ood with rows not used by fit.")
         return self.ood
 
     def ood_pvalue(self, X: TableLike) -> np.ndarray:
-        """Return, per row, the probability that an ordinary row is at least as unusual. Shape: (rows,).
+        """Return an out-of-distribution p-value per row: the probability that an ordinary row is at least as unusual.
 
         Parameters
         ----------
         X : table
             Rows with the columns of the training rows.
+
+        Returns
+        -------
+        array, shape (rows,)
         """
         return self.require_ood().pvalue(self.require_profile().measure(X).score)
 
@@ -153,9 +157,10 @@ class Calibration:
         X : table
             Rows with the columns of the training rows.
         flagged : array of bool, optional
-            True for flagged rows. If no single column explains the flag, the reason is the combination of values.
+            True for rows that are flagged as out-of-distribution. If no single column explains a flag, the reason
+            is the combination of values.
         days : collection of str
-            Columns with days since 1970, which are shown as dates.
+            Names of columns that contain days since 1970, which are shown as dates.
         """
         if self.profile is None:
             return [[] for _ in range(get_row_count(X))]
@@ -170,7 +175,7 @@ class Calibration:
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, bytes], JsonObject]:
-        """Return the files of the calibration by name, and its entries in the manifest."""
+        """Return what a model folder stores: the contents of files, keyed by name, and the entries of the manifest."""
         parts: dict[str, IntervalLevels | Recalibration | OODScores] = {
             f"intervals.{name}": levels for name, levels in self.intervals.items()
         }
@@ -198,7 +203,7 @@ class Calibration:
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes], manifest: JsonObject) -> Self:
-        """Rebuild the calibration from the files and the manifest of a saved model."""
+        """Rebuild a calibration from the files and the manifest of a saved model, which `state` returned."""
         arrays = arrays_from_bytes(files[_FILE])
 
         def read(kind: type[_Part], name: str, plain: JsonObject | None = None) -> _Part:
@@ -229,5 +234,5 @@ UNCALIBRATED = Calibration()
 
 
 def _list_plain_fields(part: IntervalLevels | Recalibration | OODScores) -> JsonObject:
-    """Return the fields of a part of the calibration that are not arrays, so that JSON can hold their values."""
+    """Return the fields of a part of the calibration that are no arrays, as a dictionary that can be stored as JSON."""
     return {name: value for name, value in part._asdict().items() if not isinstance(value, np.ndarray)}

@@ -1,8 +1,9 @@
-"""Surprise of single cells: -log of the probability that an ordinary row has a value at least as unusual.
+"""Summaries of the training columns, which score how unusual the cells of new rows are.
 
-The surprise of a number follows from its rank and, beyond the training range, from an exponential tail. The surprise of
-a category level follows from its frequency. Levels and missing values that never occurred in training have Good-Turing
-estimates. Summaries of columns are kept, not rows.
+The score of a cell is its surprise: -log of the probability that an ordinary row has a value at least as unusual. The
+surprise of a number follows from its rank among the training values and, outside their range, from an exponential tail.
+The surprise of a category level follows from its frequency; levels that did not occur in training have a Good-Turing
+estimate. Only summaries are stored, no training rows.
 """
 
 from typing import NamedTuple, Self
@@ -39,9 +40,16 @@ MAX_SURPRISE = 1e6
 
 
 class CellScores(NamedTuple):
-    """The surprise and the state of each cell of one column, and numbers that encode it for the joint distribution.
+    """Scores of the cells of one column.
 
-    Shape: surprise and state (rows,), inputs (rows, width). The state is one of `STATES`.
+    Attributes
+    ----------
+    surprise : array, shape (rows,)
+        How unusual each cell is: -log of the probability of a value at least as unusual.
+    state : array, shape (rows,)
+        One of `STATES` for each cell, such as `MISSING` or `UNSEEN`.
+    inputs : array, shape (rows, width)
+        The numbers that encode each cell as an input of the joint distribution of all columns (`Joint`).
     """
 
     surprise: np.ndarray
@@ -50,14 +58,32 @@ class CellScores(NamedTuple):
 
 
 class ColumnProfile(NamedTuple):
-    """The summary of one training column, which scores how unusual a cell of new rows is.
+    """Summary of one training column, which scores how unusual the cells of new rows are.
 
-    Every field but the kind is an array, which is empty if it does not apply. `rows` is the number of rows and of
-    missing values. `absent` has the surprise of a missing and of a present value. For numbers, `surprise` and `normal`
-    are the surprise and the normal score at `edges`, and `scales` the scales of the lower and the upper tail. For
-    levels, and for numbers with few distinct values, `keys` are hashes or values with the surprise `key_surprise`;
-    `unseen` has the surprise and the probability of a value that is not among them. `coded` has the share of each level
-    that is an input of the joint score, and 0 for other levels.
+    Arrays that do not apply to the kind of the column are empty.
+
+    Attributes
+    ----------
+    kind : Kind
+        The kind of the column.
+    rows : array, shape (2,)
+        The number of rows, and the number of missing values.
+    absent : array, shape (2,)
+        The surprise of a missing value, and of a value that is not missing.
+    edges : array
+        Training values of a numeric column at which its distribution is stored, ascending.
+    surprise, normal : array
+        The surprise and the normal score (the normal quantile of the rank) of each value in `edges`.
+    scales : array, shape (2,)
+        The scales of the exponential tails below and above the training range.
+    keys : array
+        The hashes of the levels of a category, or the values of a number that has few distinct ones.
+    key_surprise : array
+        The surprise of each of `keys`.
+    coded : array
+        For each of `keys`, its share of the training rows if the joint distribution has an indicator of it, else 0.
+    unseen : array, shape (2,)
+        The surprise and the probability of a value that is not among `keys`.
     """
 
     kind: Kind
@@ -82,12 +108,12 @@ class ColumnProfile(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The number of numbers that encode a cell of this column for the joint distribution."""
+        """The number of inputs that encode a cell of this column in the joint distribution."""
         coded = np.count_nonzero(self.coded) if self.kind.is_category else 1
         return int(coded) + self._missing_coded
 
     def score(self, column: Column) -> CellScores:
-        """Score the cells of a column of new rows, which must have the kind of the training column."""
+        """Score the cells of a column of new rows. It must have the same kind as the training column."""
         values, missing = column.values, column.is_missing
         surprise, state = np.zeros(len(values)), np.full(len(values), USUAL, dtype=np.int8)
         inputs = np.zeros((len(values), self.width))
@@ -117,18 +143,18 @@ class ColumnProfile(NamedTuple):
     def measure_left_out(self, column: Column, fold: np.ndarray) -> np.ndarray:
         """Return the surprise of each training cell as if its fold had been left out of the summary.
 
-        A level that occurs m times in the other folds gets the surprise of a level that occurs m times in training. A
-        level that occurs only in its own fold gets the surprise of an unseen level. Exactly these values are the
-        surprises of later rows. Fitting a summary to the other folds would give slightly different values. Where many
-        rows share one surprise, such as that of a new name, all later rows would then be more unusual than all training
-        rows, or none would be.
+        A level that has m rows in the other folds gets the surprise of a level with m training rows, and a level that
+        occurs only in its own fold gets the surprise of an unseen level. Thus training cells have exactly the values
+        that new rows can have. A summary that is fitted to the other folds would give slightly different values. If
+        many rows share one value, such as the surprise of a new name, this difference would rank all new rows above all
+        training rows, or below them.
 
         Parameters
         ----------
         column : Column
             The column that the summary was fitted to.
         fold : array of int
-            The fold of each row; rows that belong together are in one fold.
+            The fold of each row. Rows that belong together are in one fold.
         """
         values, surprise = column.values, self.score(column).surprise
         missing = column.is_missing
@@ -137,8 +163,8 @@ class ColumnProfile(NamedTuple):
         for number in np.unique(fold):
             inside, others = (fold == number) & ~missing, (fold != number) & ~missing
             if len(self.keys):
-                elsewhere = np.bincount(level[others], minlength=len(counts))
-                surprise[inside] = self._measure_levels(elsewhere, counts)[level[inside]] + self.absent[1]
+                other_counts = np.bincount(level[others], minlength=len(counts))
+                surprise[inside] = self._measure_levels(other_counts, counts)[level[inside]] + self.absent[1]
             for sign in (1.0, -1.0) if len(self.edges) and others.any() else ():
                 distinct, often = np.unique(sign * values[others], return_counts=True)
                 far = inside & (sign * values > distinct[-1])
@@ -148,21 +174,22 @@ class ColumnProfile(NamedTuple):
                 surprise[(fold == number) & missing] = np.log(self.rows[0] + 1.0) + UNPRECEDENTED
         return surprise
 
-    def _measure_levels(self, elsewhere: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return the surprise of each level in rows of a fold that is left out of the summary.
+    def _measure_levels(self, other_counts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Return the surprise of each level for the rows of a fold that is left out of the summary.
 
-        `elsewhere` has the number of rows of each level in the other folds, `counts` the number in all folds.
+        `other_counts` has the number of rows of each level in the other folds, `counts` the number in all folds.
         """
         ascending = np.sort(counts)
-        rows = np.concatenate([[0], np.cumsum(ascending)])[np.searchsorted(ascending, elsewhere, side="right")]
+        rows = np.concatenate([[0], np.cumsum(ascending)])[np.searchsorted(ascending, other_counts, side="right")]
         # If no level has this count, the level itself must be added to the rows that are as rare.
-        rows = np.where(np.isin(elsewhere, counts), rows, rows + elsewhere)
-        return np.where(elsewhere > 0, -np.log(np.maximum(rows, 1) / counts.sum()), self.unseen[0])
+        rows = np.where(np.isin(other_counts, counts), rows, rows + other_counts)
+        return np.where(other_counts > 0, -np.log(np.maximum(rows, 1) / counts.sum()), self.unseen[0])
 
     def _measure_outside(self, values: np.ndarray, edge: float, scale: float) -> np.ndarray:
-        """Return the surprise of numbers above `edge`, the upper end of the training range.
+        """Return the surprise of numbers above the training range.
 
-        `scale` is the scale of the upper tail. For the lower end, pass negative numbers.
+        `edge` is the largest training value, and `scale` the scale of the upper tail. For numbers below the range,
+        negate `values` and the smallest training value, and pass the scale of the lower tail.
         """
         outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
         return np.maximum(
@@ -170,26 +197,26 @@ class ColumnProfile(NamedTuple):
         )
 
     def find_positions(self, column: Column) -> np.ndarray:
-        """Return the position of each cell's value in the summary's `keys`, or -1 if it is not among them."""
+        """Return, for each cell of a column, the position of its value in `keys`, or -1 if it is not one of them."""
         if column.is_category:
             return column.map_names(self.keys, lambda levels: self.find_keys(hash_texts(levels)), -1)
         return self.find_keys(np.ascontiguousarray(column.values.astype(np.float64) + 0.0).view(np.uint64))
 
-    def find_keys(self, keys: np.ndarray) -> np.ndarray:
-        """Return the position of each hash or value in the summary's `keys`, or -1 if it is not among them."""
+    def find_keys(self, searched_keys: np.ndarray) -> np.ndarray:
+        """Return the position in `keys` of each hash or value in `searched_keys`, or -1 if `keys` does not have it."""
         if not len(self.keys):
-            return np.full(len(keys), -1)
-        position = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[position] == keys, position, -1)
+            return np.full(len(searched_keys), -1)
+        position = np.minimum(np.searchsorted(self.keys, searched_keys), len(self.keys) - 1)
+        return np.where(self.keys[position] == searched_keys, position, -1)
 
 
-def _standardise_indicator(is_so: np.ndarray, share: float) -> np.ndarray:
-    """Scale an indicator to mean 0 and variance 1, given the share of rows where it is True."""
-    return (is_so - share) / np.sqrt(share * (1.0 - share))
+def _standardise_indicator(indicator: np.ndarray, share: float) -> np.ndarray:
+    """Scale a boolean indicator to mean 0 and variance 1; `share` is the share of training rows where it is True."""
+    return (indicator - share) / np.sqrt(share * (1.0 - share))
 
 
 def fit_column(column: Column) -> ColumnProfile:
-    """Summarise a training column: its quantiles or levels, its tails, and how often it is missing."""
+    """Summarise a training column: its quantiles or levels, its tails, and how often its values are missing."""
     missing = column.is_missing
     rows = np.array([len(missing), missing.sum()], dtype=np.float64)
     # The surprise of a missing value, and of one that is not missing.
@@ -247,9 +274,10 @@ def _summarise_levels(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndar
 
 
 def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
-    """Return the scale of an exponential upper tail: the mean excess of the largest values over the start of the tail.
+    """Estimate the scale of an exponential upper tail: the mean excess of its values over the start of the tail.
 
-    `values` are the distinct values of a column, ascending, and `counts` has the number of rows with each value.
+    `values` are the distinct values of a column in ascending order, and `counts` has the number of rows with each
+    value. The tail consists of about 2% of the rows, and of at least ten if there are enough.
     """
     above = np.cumsum(counts[::-1])[::-1]
     min_rows = max(_TAIL_SHARE * above[0], min(_MIN_TAIL_ROWS, above[0] / 4.0))
@@ -264,10 +292,10 @@ def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
 
 
 def choose_tail_edges(counts: np.ndarray) -> np.ndarray:
-    """Choose the distinct values that a summary keeps: many in the tails, few in the middle; return their positions.
+    """Choose which distinct values of a column its summary keeps, and return their positions.
 
-    The ranks of these values, counted from either end, double towards the middle. `counts` has the number of rows with
-    each value, in the order of the values.
+    Many values are kept in both tails and few in the middle: their ranks, counted from the nearer end, grow
+    geometrically. `counts` has the number of rows with each distinct value, in ascending order of the values.
     """
     upto, last = np.cumsum(counts), len(counts) - 1
     half = max(1.0, upto[-1] / 2.0)
@@ -278,19 +306,21 @@ def choose_tail_edges(counts: np.ndarray) -> np.ndarray:
 
 
 def measure_tail_surprise(x: np.ndarray, edge: float, scale: float) -> np.ndarray:
-    """Compute how much more surprising than `edge` the values x above it are, if the tail beyond it is exponential.
+    """Return how much more surprising the values x are than the largest training value, in an exponential tail.
 
-    `edge` is the largest training value, and `scale` the scale of the tail. The result is at most `MAX_SURPRISE`.
+    This is (x - edge) / scale, between 0 and `MAX_SURPRISE`. `edge` is the largest training value, and `scale` the
+    scale of the tail.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return np.nan_to_num(np.clip((x - edge) / scale, 0.0, MAX_SURPRISE), nan=0.0)
 
 
 class UpperTail(NamedTuple):
-    """The surprise of a score s, -log P(S >= s), where S is the score of an ordinary row; estimated from training rows.
+    """Upper tail of the distribution of a score among ordinary rows, estimated from training rows.
 
-    `edges` are scores, and `surprise` has the surprise at each. It is interpolated between these scores, and linear
-    beyond the largest of them, with the slope 1 / `scale`.
+    The surprise of a score s is -log P(S >= s), where S is the score of an ordinary row. `surprise` has its values at
+    the scores `edges`. Between these, the surprise is interpolated; above the largest, it grows linearly with slope 1 /
+    `scale`.
     """
 
     edges: np.ndarray
@@ -305,6 +335,6 @@ class UpperTail(NamedTuple):
         return cls(values[kept], surprise[kept], np.array([max(measure_mean_excess(values, counts), least_scale)]))
 
     def measure_surprise(self, scores: np.ndarray) -> np.ndarray:
-        """Compute the surprise of each score: -log of the probability that an ordinary row scores as high."""
+        """Return the surprise of each score: -log of the probability that an ordinary row scores at least as high."""
         inside = np.interp(scores, self.edges, self.surprise)
         return inside + measure_tail_surprise(scores, self.edges[-1], self.scale[0])

@@ -1,4 +1,7 @@
-"""`FeatureProfile`: a summary of the training rows, which scores the features of a row independently of the model."""
+"""`FeatureProfile`: a summary of the training rows, which scores how unusual the features of new rows are.
+
+The scores depend on the features alone, not on a model.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,10 +38,15 @@ _FILES = ("features.json", "features.safetensors")
 
 
 class TableScores(NamedTuple):
-    """The result of scoring the rows of a table by a `FeatureProfile`.
+    """Scores of the rows of a table by a `FeatureProfile`, and states of their cells.
 
-    `score` says how unusual each row is. `states` counts the cells of each column that are in each of `STATES`, such as
-    missing or above the training range. Shape: (rows,), (columns, states).
+    Attributes
+    ----------
+    score : array, shape (rows,)
+        How unusual each row is.
+    states : array, shape (columns, states)
+        The number of cells of each column that are in each of `STATES`, such as missing or above the training
+        range.
     """
 
     score: np.ndarray
@@ -46,12 +54,19 @@ class TableScores(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """The joint distribution of the inputs that encode a row, which shows whether its values go together.
+    """Joint distribution of the inputs that encode the cells of a row, to test whether the values of a row go together.
 
-    A row is unusual if its Mahalanobis distance from the mean is large, or if one input is far from what the other
-    inputs predict.
-    `scale` has, for each input, the size that its residual rarely exceeds when it is predicted from the others. Shape:
-    (width,), (width, width), (width,).
+    A row is unusual if its Mahalanobis distance from the mean is large, or if one of its inputs is far from its
+    prediction by the other inputs.
+
+    Attributes
+    ----------
+    mean : array, shape (width,)
+        The mean of each input in the training rows.
+    precision : array, shape (width, width)
+        The inverse of the covariance matrix.
+    scale : array, shape (width,)
+        For each input, the size of a residual that is rarely exceeded in the training rows.
     """
 
     mean: np.ndarray
@@ -60,7 +75,7 @@ class Joint(NamedTuple):
 
     @classmethod
     def fit(cls, inputs: np.ndarray) -> Self:
-        """Fit the joint distribution to the inputs of training rows, with Ledoit-Wolf shrinkage."""
+        """Estimate mean and precision from the inputs of training rows, with Ledoit-Wolf shrinkage."""
         from sklearn.covariance import ledoit_wolf  # slow to import
 
         mean = inputs.mean(0, dtype=np.float64)
@@ -76,14 +91,15 @@ class Joint(NamedTuple):
         return cls(*(part.astype(np.float32) for part in (mean, precision, scale)))
 
     def find_least_explained(self, inputs: np.ndarray) -> np.ndarray:
-        """Return, for each row, the position of the input that the other inputs predict worst."""
+        """Return, for each row, the position of the input that is farthest from its prediction by the other inputs."""
         return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
 
     def compute_distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return each row's squared distance from the mean, and its largest residual.
+        """Return the squared Mahalanobis distance of each row, divided by the number of inputs, and a residual.
 
-        A residual is the difference between an input and what the other inputs predict, in units of `scale`.
-        Computed in float64, because rounding depends on the number of rows that are multiplied at once.
+        The residual is the largest difference between an input and its prediction by the other inputs, in units of
+        `scale`. Both are computed in float64, because float32 results would depend on the number of rows that are
+        multiplied at once.
         """
         centred = inputs - self.mean.astype(np.float64)
         weighted = centred @ self.precision.astype(np.float64)
@@ -91,24 +107,26 @@ class Joint(NamedTuple):
 
 
 class FeatureProfile:
-    """A summary of the training rows that shows which values are ordinary, in each column and in combination.
+    """Summary of the training rows that scores how unusual new rows are, by single columns and by their combination.
 
-    The score of a row is the largest of three surprises, each the -log of a tail probability. The first is that of its
-    most unusual cell. The other two concern an encoding of the row by normal scores and levels: its distance from the
-    mean, and the residual of the column that the others predict worst. No training row is kept: the summary consists of
-    quantiles and ranges of numbers, hashes and frequencies of levels, shares of missing values, and correlations of
-    inputs.
+    The score of a row is the largest of three surprises, where a surprise is -log of a tail probability. The first is
+    the surprise of its most unusual cell. For the other two, the row is encoded by normal scores of numbers and
+    indicators of levels. They are the surprise of its distance from the mean, and the surprise of the residual of the
+    column that the other columns predict worst.
+
+    No training row is stored. The summary consists of quantiles and ranges of numbers, hashes and frequencies of
+    levels, shares of missing values, and correlations. `FeatureProfile.fit` makes it from training rows.
 
     Parameters
     ----------
     schema : Schema
-        The columns of the training rows. `fit` makes all of these arguments.
+        The columns of the training rows.
     columns : list of ColumnProfile
         The summary of each column.
     joint : Joint or None
         The joint distribution of all columns; None if there are few training rows or more than 256 inputs.
     tails : tuple of UpperTail
-        The upper tails of the three distances.
+        The distributions from which the three surprises are computed; only the first if `joint` is None.
     ignored : sequence of str
         Columns that do not count in the score of a row.
 
@@ -134,12 +152,12 @@ class FeatureProfile:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns, or x0, x1, ... for tables without names."""
+        """The names of the columns; x0, x1, ... if the training table had none."""
         return list(self.schema.names)
 
     @property
     def scored(self) -> list[int]:
-        """Positions of the columns that count in the score of a row: all but the ignored ones."""
+        """The positions of the columns that count in the score of a row: all except the ignored ones."""
         return [j for j, name in enumerate(self.names) if name not in self.ignored]
 
     @property
@@ -151,7 +169,7 @@ class FeatureProfile:
 
     @classmethod
     def fit(cls, X: TableLike, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
-        """Summarise the training rows of positive weight; `ignored` columns do not count in the score of a row."""
+        """Summarise the training rows with positive weight; columns in `ignored` do not count in the score of a row."""
         table = read_table(X)
         if weight is not None:
             table = table.rows(np.flatnonzero(np.asarray(weight) > 0.0))
@@ -165,8 +183,8 @@ class FeatureProfile:
     ) -> tuple[Self, np.ndarray]:
         """Summarise all training rows, and score each row as if its fold had been left out of the summary.
 
-        The scores of training rows are then comparable with those of later rows, so that all training rows can
-        calibrate flags.
+        These scores are comparable with the scores of new rows. So all training rows can be used to calibrate
+        out-of-distribution flags.
 
         Parameters
         ----------
@@ -203,21 +221,21 @@ class FeatureProfile:
         return profile, profile._score(distances)
 
     def _fit_scores(self, table: ColumnTable) -> None:
-        """Fit the tails of the distances and, if there are enough rows, the joint distribution.
+        """Fit everything that scores whole rows: the joint distribution, if there are enough rows, and the tails.
 
-        The tails are fitted to rows that are set aside from the summary, because later rows, too, may have unseen
-        levels and extremes.
+        If there are enough rows, the tails are fitted to rows that are set aside from the summary, because new rows,
+        too, may have unseen levels and extreme values.
         """
         n = len(table)
         if n < _MIN_ROWS:
-            largest = _find_largest(next(self._iter_scored_cells(table)))
+            largest = _find_largest_surprise(next(self._iter_scored_cells(table)))
             self.tails = (UpperTail.fit(largest, least_scale=1.0),)
             return
         order = np.random.default_rng(0).permutation(n)
         number = min(n // 4, _MAX_SET_ASIDE_ROWS)
         apart, others = table.rows(np.sort(order[:number])), table.rows(np.sort(order[number:]))
         without = FeatureProfile(self.schema, [fit_column(column) for column in others], None, (), self.ignored)
-        largest = np.concatenate([_find_largest(cells) for cells in without._iter_scored_cells(apart)])
+        largest = np.concatenate([_find_largest_surprise(cells) for cells in without._iter_scored_cells(apart)])
         self.tails = (UpperTail.fit(largest, least_scale=1.0),)
         if sum(self.columns[j].width for j in self.scored) <= _MAX_JOINT_WIDTH:
             joint_rows = table.rows(np.sort(order[number : number + _MAX_JOINT_ROWS]))
@@ -230,18 +248,19 @@ class FeatureProfile:
     # Scoring -----------------------------------------------------------------------------------------------------
 
     def _measure_rows(self, table: ColumnTable) -> np.ndarray:
-        """Compute how far each row is from ordinary rows, by its most surprising cell and by the joint distribution.
+        """Return the measures from which rows are scored: the surprise of the most unusual cell, and two distances.
 
-        Shape: (3, rows), or (1, rows) without a joint distribution.
+        The distances are those of `Joint.compute_distances`. Shape: (3, rows), or (1, rows) without a joint
+        distribution.
         """
         return np.concatenate([self._measure_cells(cells) for cells in self._iter_scored_cells(table)], axis=1)
 
     def _measure_cells(self, cells: list[CellScores]) -> np.ndarray:
         joint = () if self.joint is None else self.joint.compute_distances(_join_inputs(cells))
-        return np.stack([_find_largest(cells), *joint])
+        return np.stack([_find_largest_surprise(cells), *joint])
 
     def _score(self, distances: np.ndarray) -> np.ndarray:
-        """Score each row by the most surprising of its distances, which `_measure_rows` returns."""
+        """Return the score of each row: the largest of the surprises of its measures, which `_measure_rows` returns."""
         surprises = [
             tail.measure_surprise(row_distances) for tail, row_distances in zip(self.tails, distances, strict=True)
         ]
@@ -256,9 +275,9 @@ class FeatureProfile:
         return TableScores(np.concatenate(scores), states)
 
     def name_misfits(self, X: TableLike) -> list[str]:
-        """Return, for each row, the name of the column whose value fits the other columns least.
+        """Return, for each row, the name of the column whose value the other columns predict worst.
 
-        Names are "" if the profile has no joint distribution.
+        Without a joint distribution, all names are "".
         """
         table = self.schema.parse(X)
         if self.joint is None:
@@ -267,19 +286,19 @@ class FeatureProfile:
         return owner[self.joint.find_least_explained(self._encode_inputs(table))].tolist()
 
     def iter_blocks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[CellScores]]]:
-        """Yield a table in blocks of rows, each with the scores of its cells: one `CellScores` per column."""
+        """Yield consecutive blocks of rows of a table, each with the scores of its cells: a list by columns."""
         for start in range(0, len(table), _BLOCK_ROWS):
             some = table.rows(slice(start, start + _BLOCK_ROWS))
             yield some, [profile.score(column) for profile, column in zip(self.columns, some, strict=True)]
 
     def _iter_scored_cells(self, table: ColumnTable) -> Iterator[list[CellScores]]:
-        """Yield the scores of the cells of each block of rows, without the ignored columns."""
+        """Yield, for each block of rows, the scores of its cells: a list by columns, without the ignored ones."""
         return ([cells[j] for j in self.scored] for _, cells in self.iter_blocks(table))
 
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, bytes]:
-        """Return the files of the profile by name."""
+        """Return the contents of the files that store the profile, keyed by file name."""
         arrays = {}
         for name in _ARRAYS:
             fields = [getattr(column, name) for column in self.columns]
@@ -292,7 +311,7 @@ class FeatureProfile:
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self | None:
-        """Rebuild a profile from the result of `state`; None if the model has no profile."""
+        """Rebuild a profile from the files that `state` returned; return None if they are not among `files`."""
         if _FILES[0] not in files:
             return None
         about, arrays = json.loads(files[_FILES[0]]), arrays_from_bytes(files[_FILES[1]])
@@ -309,7 +328,7 @@ class FeatureProfile:
         return cls(schema, columns, joint, tails, about["ignored"])
 
 
-def _find_largest(cells: list[CellScores]) -> np.ndarray:
+def _find_largest_surprise(cells: list[CellScores]) -> np.ndarray:
     """Return the surprise of the most unusual cell of each row."""
     return np.maximum.reduce([column.surprise for column in cells])
 

@@ -1,7 +1,7 @@
-"""Warn if a single training row determines the mean.
+"""Warning of counts with a tail so heavy that a single training row determines the mean.
 
-The mean of counts with a heavy tail, such as a Pareto distribution, depends on whether a very large count happens to be
-among the rows. Medians and quantiles do not.
+The mean of such counts, for example of a Pareto distribution, depends on whether a very large count happens to be among
+the rows. Medians and quantiles do not.
 """
 
 from collections.abc import Callable
@@ -24,15 +24,16 @@ _PREDICTED_PER_TAIL_ROW = 3
 
 
 def describe_heavy_tail(train: CountRows, predict_means: Callable[[np.ndarray], np.ndarray]) -> str:
-    """Return a sentence that warns of a single training row that determines the mean of all counts, else "".
+    """Return a sentence that warns of a single training row that determines the mean of all counts, or "".
 
-    A row determines the mean if three conditions hold: its count is more than twice its predicted mean; the excess is
-    more than 5% of the sum of all counts; and it stands out from the other large counts more than in an exponential
-    tail. `predict_means` returns the predicted means of rows, given their positions in `train`.
+    A row determines the mean if three conditions hold. Its count is more than twice its predicted mean. The excess over
+    this mean is more than 5% of the sum of all counts. The count stands out from the other large counts more than an
+    exponential tail allows. `predict_means` takes positions of rows in `train` and returns the predicted means of these
+    rows.
     """
     counts = train.weight_or_ones * train.y
     total, tail_rows = float(counts.sum()), _count_tail_rows(len(train))
-    if counts.max(initial=0.0) < _MIN_SHARE * total or not _is_heavy(train.y - train.y.mean(), tail_rows):
+    if counts.max(initial=0.0) < _MIN_SHARE * total or not _stands_out(train.y - train.y.mean(), tail_rows):
         return ""
     largest = np.argsort(counts, kind="stable")[-_PREDICTED_PER_TAIL_ROW * tail_rows :]
     means = predict_means(largest)
@@ -41,7 +42,7 @@ def describe_heavy_tail(train: CountRows, predict_means: Callable[[np.ndarray], 
     # Relative to the mean, because counts of rows with large means vary more; means near 0 would exaggerate.
     relative = (train.y[largest] - means) / (means + total / train.weight_or_ones.sum())
     is_surprise = train.y[largest[row]] > _MIN_RATIO * means[row] and excess[row] > _MIN_SHARE * total
-    if not is_surprise or not _is_heavy(relative, tail_rows, row):
+    if not is_surprise or not _stands_out(relative, tail_rows, row):
         return ""
     share = counts[largest[row]] / total
     return (
@@ -55,12 +56,12 @@ def _count_tail_rows(rows: int) -> int:
     return int(np.clip(_TAIL_SHARE * rows, _MIN_TAIL_ROWS, _MAX_TAIL_ROWS))
 
 
-def _is_heavy(values: np.ndarray, tail_rows: int, row: int | None = None) -> bool:
-    """Return True if one of `values` stands out from the other large values more than in an exponential tail.
+def _stands_out(values: np.ndarray, tail_rows: int, row: int | None = None) -> bool:
+    """Return True if a value stands out from the other large values more than an exponential tail allows.
 
-    The value is that at the position `row`, by default the largest. The `tail_rows` largest values are the tail. The
-    test is Fisher's: of the excesses of k values over a threshold, if they have an exponential distribution, the
-    largest exceeds the share x of their sum with a probability of at most k (1 - x)^(k - 1).
+    The value is `values[row]`, by default the largest value. The tail consists of the `tail_rows` largest values. The
+    test is Fisher's for k exponential excesses over a threshold: the probability that the largest is more than the
+    share x of their sum is at most k (1 - x)^(k - 1).
     """
     ordered = np.sort(values)[::-1]
     if len(ordered) <= tail_rows:

@@ -1,8 +1,9 @@
-"""Calibrate intervals: find the probability that intervals must have by their own distributions to reach a coverage.
+"""Prediction intervals that are calibrated on held-out rows (conformal prediction).
 
-There is one level for all rows, or one for each group of rows (Mondrian conformal prediction). It is never below the
-requested coverage, so each interval has at least the requested probability by its own distribution. It is higher if the
-predicted distributions are overconfident.
+The level of an interval is its minimum probability by the predicted distribution. Calibration finds the level at which
+intervals reach the requested coverage on held-out rows. This level is above the coverage if the predicted distributions
+are overconfident. It is never below, so that each interval also has the requested probability by its own distribution.
+There is one level for all rows, or one for each group of rows (Mondrian conformal prediction).
 """
 
 from collections.abc import Iterable
@@ -37,12 +38,14 @@ _UNIFORM_SCORES = (np.arange(200) + 0.5) / 200
 
 @torch.no_grad()
 def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarray:
-    """Score each count by the lowest level at which the narrowest interval contains it. Shape: (rows,).
+    """Return the score of each count: the lowest level at which the narrowest interval contains it. Shape: (rows,).
 
-    With a count of probability p, the interval grows by a step of p, and the score is a random point of that step. If
-    the distributions are right, scores are uniform on [0, 1] for small and for large counts. A count outside the
-    interval of the highest level, 1 - 1e-9, has a score above 1: 1 plus its distance from that interval, as a share of
-    the interval's width (see `make_interval`). `points` are uniform random numbers, one per row.
+    As the level rises, the narrowest interval grows count by count. A count of probability p enters over a range of
+    levels of length p, and its score is a random point of this range. Therefore scores are uniform on [0, 1] if the
+    distributions are right, for small as for large counts. `points` are the uniform random numbers, one per row.
+
+    A count outside the interval of the highest level, 1 - 1e-9, has a score above 1: 1 plus its distance from that
+    interval, as a share of the interval's width. `make_interval` widens intervals for such levels.
 
     >>> from ddpn.distributions import Poisson
     >>> dist, y = Poisson(torch.tensor([2.0, 300.0])), torch.tensor([0, 300])
@@ -67,11 +70,10 @@ def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarra
 
 @torch.no_grad()
 def measure_shares_inside(dist: Distribution, y: Tensor, level: float) -> np.ndarray:
-    """Return how far each count lies inside its row's narrowest interval of a level, from 0 to 1. Shape: (rows,).
+    """Return, for each count, whether it lies in the narrowest interval of a level: 1, 0, or a share between.
 
-    It is the probability that `score_counts` is at most the level: 1 for a count inside the interval, 0 outside, and
-    between them for a count that enters the interval at this level. If the distributions are right, the mean over the
-    rows is the level itself.
+    The share is the probability that `score_counts` is at most the level. It lies between 0 and 1 for a count that
+    enters the interval at this level. If the distributions are right, the mean share over the rows is the level itself.
 
     >>> from ddpn.distributions import Poisson
     >>> measure_shares_inside(Poisson(torch.full((3,), 2.0)), torch.tensor([2, 0, 9]), 0.75).round(2).tolist()
@@ -84,11 +86,11 @@ def measure_shares_inside(dist: Distribution, y: Tensor, level: float) -> np.nda
 
 @torch.no_grad()
 def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Score counts like `score_counts`, block by block; return the scores in the order of `y`.
+    """Score counts with `score_counts`, one block of rows after the other; return the scores in the order of `y`.
 
-    A block has the positions of its rows in `y` and their distributions. `seed` determines the uniform random
-    numbers, one per row, that `score_counts` needs. They are assigned in the order of `y`, so that scores do not depend
-    on the blocks.
+    A block is a pair: the positions of its rows in `y`, and the distributions of these rows. `seed` determines the
+    uniform random numbers that `score_counts` needs. They are assigned to rows in the order of `y`, so that the scores
+    do not depend on the division into blocks.
     """
     points, scores = np.random.default_rng(seed).random(len(y)), np.zeros(len(y))
     for index, dist in blocks:
@@ -97,11 +99,11 @@ def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: n
 
 
 def make_interval(dist: Distribution, level: float | np.ndarray, kind: str = "narrowest") -> Interval:
-    """Return intervals of counts with a probability of at least `level`, a number for all rows or one per row.
+    """Return, for each row, an interval of counts that has a probability of at least `level`.
 
-    `kind` is "narrowest" (the fewest consecutive counts) or "central" (at most half of the remaining probability on
-    either side). Levels above 1 widen the interval of level 1 - 1e-9 by (level - 1) times its width on each side, for
-    example by half of its width for 1.5.
+    `level` is a number for all rows, or one per row. `kind` is "narrowest" (the fewest consecutive counts) or "central"
+    (at most half of the remaining probability on either side). Levels above 1 widen the interval of level 1 - 1e-9 on
+    each side by (level - 1) times its width: a level of 1.5 widens it by half of its width.
     """
     counts = discretize(dist)
     levels = torch.as_tensor(level, dtype=torch.float64).clamp(max=_MAX_LEVEL).expand(counts.batch_shape)
@@ -117,7 +119,10 @@ def make_interval(dist: Distribution, level: float | np.ndarray, kind: str = "na
 def summarise_with_interval(
     counts: CountDistribution, quantile_levels: Tensor, level: float | np.ndarray, kind: str
 ) -> tuple[Summary, Interval]:
-    """Return the summary of count distributions (`CountDistribution.summary`) and their intervals (`make_interval`)."""
+    """Return summaries (`CountDistribution.summary`) and intervals (`make_interval`) of the distributions `counts`.
+
+    `quantile_levels` are the levels of the quantiles in the summary. `level` and `kind` are as for `make_interval`.
+    """
     if check_choice("kind", kind, INTERVAL_KINDS) == "central":
         return counts.summary(quantile_levels), make_interval(counts, level, kind)
     summary = counts.summary(quantile_levels, interval_level=np.minimum(level, _MAX_LEVEL))
@@ -141,7 +146,7 @@ def widen_interval(counts: CountDistribution, interval: Interval, level: float |
 
 @torch.no_grad()
 def compute_probability_between(counts: CountDistribution, low: Tensor, high: Tensor) -> Tensor:
-    """Return P(low <= count <= high) of each row in float64."""
+    """Return P(low <= count <= high) for each row, in float64."""
     (below, above), (upto, beyond) = (counts._compute_sides(end).cpu() for end in (low - 1.0, high))
     # Above the median, upper tails have more digits than the cdf.
     between = torch.where(below > 0.5, above - beyond, upto - below)
@@ -149,24 +154,24 @@ def compute_probability_between(counts: CountDistribution, low: Tensor, high: Te
 
 
 class IntervalLevels(NamedTuple):
-    """The sorted scores of calibration rows (`score_counts`) with their weights, from which interval levels follow.
+    """Scores of calibration rows (`score_counts`), from which the interval level for any coverage follows.
 
     The level for a coverage is the score that this share of calibration rows does not exceed, or the coverage itself,
-    whichever is higher (split conformal prediction). Suppose that the calibration rows were not used for other choices
-    and that `prior_rows` is 0. Then an interval contains the count of a new row like them with at least the requested
-    probability, on average over calibration sets. For distributions with one peak this holds exactly, whatever the
-    model.
+    whichever is higher (split conformal prediction). It gives a guarantee if the calibration rows were not used for
+    other choices and no prior rows are added: an interval contains the count of a new row like the calibration rows
+    with at least the requested probability, on average over calibration sets. For distributions with one peak, this
+    holds exactly, however wrong the model is.
 
-    With weights that are density ratios of new rows to calibration rows, the same holds for the new rows (weighted
-    conformal prediction). `new` is the weight of a new row: the average over calibration rows, sum w^2 / sum w. The
-    level is then as cautious as for (sum w)^2 / sum w^2 rows.
+    Weights that are density ratios of new rows to calibration rows extend the guarantee to the new rows (weighted
+    conformal prediction). A new row then has the weight `new`, the average sum w^2 / sum w over calibration rows. This
+    makes the level as cautious as with (sum w)^2 / sum w^2 rows of equal weight.
 
     Parameters
     ----------
     scores : array
-        The score of each calibration row, ascending.
+        The scores of the calibration rows, ascending.
     weight : array
-        The weight of each, 1 on average.
+        The weights of these rows, 1 on average.
     rows : array, shape (1,)
         The number of calibration rows.
     new : array, shape (1,)
@@ -189,9 +194,10 @@ class IntervalLevels(NamedTuple):
         prior_rows: float = 0.0,
         is_censored: bool = False,
     ) -> Self:
-        """Sort the scores, and add the uniform scores of a correct model with the weight of `prior_rows` rows.
+        """Make levels from the scores of calibration rows. Rows of weight 0 are dropped.
 
-        Rows of weight 0 are dropped. `is_censored` is True if some of the counts were censored.
+        With `prior_rows`, the uniform scores of a correct model are added with the total weight of this many rows,
+        which shrinks levels towards the nominal ones. `is_censored` is True if some of the counts were censored.
         """
         if weight is not None:
             used = weight > 0
@@ -212,18 +218,18 @@ class IntervalLevels(NamedTuple):
         return bool(self.censored[0])
 
     def measure_held_out(self, level: float) -> tuple[float, float]:
-        """Return the weighted share of calibration rows that score at most `level`, and the rows' effective number.
+        """Return the weighted share of calibration rows that score at most `level`, and their effective number.
 
-        The uniform scores that `from_scores` adds for `prior_rows` do not count.
+        The uniform scores that `from_scores` adds for `prior_rows` are left out.
         """
         observed = ~np.isin(self.scores, _UNIFORM_SCORES)
         scores, weight = self.scores[observed], self.weight[observed]
         return float(weight[scores <= level].sum() / weight.sum()), effective_rows(weight)
 
     def shrink_towards(self, other: Self, rows: float) -> Self:
-        """Return these levels with the scores of `other` added, all of which together weigh as much as `rows` rows.
+        """Shrink the levels of a small group towards the levels `other` of all rows; return the new levels.
 
-        The levels of a small group are drawn towards those of all rows in this way.
+        The scores of `other` are added to those of the group, with a total weight of `rows` rows.
         """
         if not rows:
             return self
@@ -233,10 +239,10 @@ class IntervalLevels(NamedTuple):
         return self._replace(scores=scores[order], weight=weight[order])
 
     def at(self, coverage: float) -> float:
-        """Return the level of intervals for a coverage.
+        """Return the interval level for a coverage. It is at least the coverage.
 
-        The level is at least the coverage. With too few rows (fewer than 9 for 90%), it is the coverage or the highest
-        score, whichever is higher.
+        With too few calibration rows (fewer than 9 for a coverage of 90%), the level is the highest score or the
+        coverage, whichever is higher.
 
         Parameters
         ----------
@@ -265,7 +271,7 @@ class IntervalLevels(NamedTuple):
 
 
 def get_column(X: TableLike, name: str) -> ArrayLike | None:
-    """Return the column of X with this name; None if X has no column names, as an array."""
+    """Return the column `name` of X; None if X is an array, which has no column names."""
     if isinstance(X, ColumnTable):
         return X.column(check_column(name, X.names, "groups", InputError)).cells() if X.is_named else None
     frame = nw.from_native(X, eager_only=True, pass_through=True)
@@ -276,10 +282,10 @@ def get_column(X: TableLike, name: str) -> ArrayLike | None:
 
 @dataclass
 class IntervalGroups:
-    """Interval levels of each group of rows, for the mixture and every member by name.
+    """Interval levels of each group of rows, for the mixture and its members.
 
-    The level of a group follows from the scores of its own rows and of all calibration rows, which together count as
-    `prior_rows` rows. Small groups thus get a level near the overall one.
+    The levels of a group follow from the scores of its own calibration rows and of all calibration rows, which together
+    count as `prior_rows` rows. So the levels of small groups are close to the overall levels.
 
     Parameters
     ----------
@@ -288,9 +294,9 @@ class IntervalGroups:
     names : tuple of str
         The names of the groups.
     prior_rows : float
-        The number of rows as which the overall scores count in each group.
+        The number of rows as which the scores of all rows count in each group.
     levels : dict
-        Interval levels of each group, keyed by "mixture" and the names of the members.
+        For "mixture" and the name of each member, a list with the levels of each group, in the order of `names`.
     """
 
     by: str
@@ -306,14 +312,14 @@ class IntervalGroups:
         return {name: len(one.scores) for name, one in zip(self.names, first, strict=True)}
 
     def encode_labels(self, labels: np.ndarray) -> np.ndarray:
-        """Return the index in `names` of each row's group, given its label; -1 for a group without calibration rows."""
+        """Return, for each row, the position in `names` of its label, or -1 if no calibration row has this label."""
         code_by_name = {name: code for code, name in enumerate(self.names)}
         return np.array([code_by_name.get(label, -1) for label in labels.tolist()], dtype=np.int64)
 
     def read_labels(self, X: TableLike, groups: ArrayLike | None, argument: str = "groups") -> np.ndarray:
-        """Return the group label of each row: from `groups` or, if it is None, from the column `by` of X.
+        """Return the group label of each row: from `groups` or, if this is None, from the column `by` of X.
 
-        Raise an `InputError` that names `argument` if there is neither.
+        If both are missing, raise an `InputError`, whose message names the missing `argument`.
         """
         labels = get_column(X, self.by) if groups is None else groups
         if labels is None:
@@ -322,7 +328,7 @@ class IntervalGroups:
         return name_interval_groups(labels, get_row_count(X))
 
     def describe_unseen(self, labels: np.ndarray) -> str:
-        """Describe in a sentence how many rows belong to groups without calibration rows; return "" if none does.
+        """Return a sentence about rows whose group has no calibration rows; "" if there are none.
 
         `labels` has the group label of each row.
         """
@@ -336,10 +342,10 @@ class IntervalGroups:
         return f"{rows} a {self.by} that no calibration row has ({shown}): intervals use the overall level."
 
     def add(self, name: str, scores: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> None:
-        """Fit the interval levels of each group to scores of calibration rows, and store them under `name`.
+        """Fit the interval levels of each group for the mixture or one member, and store them.
 
-        `scores` are results of `score_counts` for the distributions of the mixture or of a member, and `name` is
-        "mixture" or the name of that member. `codes` has the index of each row's group in `names`.
+        `name` is "mixture" or the name of the member. `scores` are the results of `score_counts` for its distributions
+        of the calibration rows, and `codes` the results of `encode_labels` for these rows.
         """
         masks = [codes == code for code in range(len(self.names))]
         self.levels[name] = [
@@ -350,7 +356,7 @@ class IntervalGroups:
         """Return the interval level of each row for a coverage.
 
         `member` is "mixture" or the name of a member, `whole` its levels over all rows, and `codes` the result of
-        `encode_labels`. Rows with the code -1 have the level of `whole`.
+        `encode_labels`. Rows with the code -1 have the level over all rows.
         """
         key = member, coverage
         if key not in self._cached_levels:
@@ -361,10 +367,10 @@ class IntervalGroups:
 
 
 def attach_group_labels(sample: CountRows, groups: str | ArrayLike | None) -> tuple[CountRows, str | None]:
-    """Attach group labels to the rows they belong to; return the rows and the name of the groups.
+    """Attach group labels to rows as `interval_groups`; return the rows and the name of the groups.
 
-    Labels then stay with their rows when rows are selected or split. If `groups` is None or the name of a column, both
-    are returned unchanged.
+    The labels stay with their rows when rows are selected or split. If `groups` is None or the name of a column, there
+    are no labels to attach, and `sample` and `groups` are returned unchanged.
     """
     if groups is None or isinstance(groups, str):
         return sample, groups
@@ -373,9 +379,10 @@ def attach_group_labels(sample: CountRows, groups: str | ArrayLike | None) -> tu
 
 
 def make_interval_groups(groups: str, sample: CountRows, prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
-    """Make the groups of calibration rows; return them, still without levels, and the index of each row's group.
+    """Find the groups of calibration rows; return `IntervalGroups` without levels, and the index of each row's group.
 
-    Groups are the rows' `interval_groups` or, without these, the values of the column `groups` of X.
+    Groups are the rows' `interval_groups` or, if these are None, the values of the column `groups` of X. `prior_rows`
+    is as for `IntervalGroups`.
     """
     values = get_column(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:

@@ -1,4 +1,4 @@
-"""Flag rows that are unlike the calibration rows, by a conformal p-value of the score of their features."""
+"""Flags of out-of-distribution rows by conformal p-values, which compare scores of new rows and of ordinary rows."""
 
 from typing import NamedTuple, Self
 
@@ -12,18 +12,17 @@ _TIE_TOLERANCE = 1e-9
 
 
 class OODScores(NamedTuple):
-    """The sorted scores of n calibration rows, with which the scores of new rows are compared to flag unusual ones.
+    """Sorted out-of-distribution scores of n calibration rows, with which the scores of new rows are compared.
 
-    The p-value of a row is (1 + number of scores at least as high) / (n + 1).
-
-    For rows exchangeable with the calibration rows, P(p-value <= alpha) <= alpha for every alpha.
+    The p-value of a new row is (1 + number of calibration rows that score at least as high) / (n + 1). If the row is
+    exchangeable with the calibration rows, P(p-value <= alpha) <= alpha for every alpha.
 
     Parameters
     ----------
     scores : array
-        Scores of the inputs (`FeatureProfile.measure`), ascending.
+        The scores of the calibration rows (`FeatureProfile.measure`), ascending.
     alpha : float
-        The share of ordinary rows that are flagged: a row is flagged if its p-value is at most this.
+        The largest p-value of a flagged row: at most this share of ordinary rows is flagged.
 
     Examples
     --------
@@ -36,9 +35,9 @@ class OODScores(NamedTuple):
 
     @classmethod
     def fit(cls, scores: np.ndarray, alpha: float) -> Self:
-        """Sort the scores of calibration rows, which must not be rows of the summary that scored them.
+        """Sort the scores of calibration rows, which must be new to the summary that scored them, or scored as if new.
 
-        `alpha` may be too small to flag any row.
+        `alpha` is kept even if it is too small to flag any row; `warning` then says so.
         """
         return cls(np.sort(scores), alpha)
 
@@ -54,38 +53,41 @@ class OODScores(NamedTuple):
         )
 
     def pvalue(self, scores: np.ndarray) -> np.ndarray:
-        """Return the p-value of each row from its score: about the share of calibration rows with a score as high.
+        """Return the p-value of each row: about the share of calibration rows that score at least as high.
 
         Parameters
         ----------
         scores : array
-            Scores of the rows. NaN counts as the highest score.
+            The scores of the rows. NaN counts as the highest score.
         """
         n = len(self.scores)
         lower = np.searchsorted(self.scores, scores - _TIE_TOLERANCE * (1.0 + np.abs(scores)), side="left")
         return (1.0 + n - lower) / (n + 1.0)
 
     def is_ood(self, pvalue: np.ndarray, alpha: float | None = None) -> np.ndarray:
-        """Flag rows whose p-value is at most `alpha`.
+        """Return True for each row whose p-value is at most `alpha`.
 
         Parameters
         ----------
         pvalue : array
             The result of `pvalue`.
         alpha : float, optional
-            The largest p-value of a flagged row. No row can be flagged if `check_alpha` refuses it. Default: the value
-            that `fit` was given.
+            The largest p-value of a flagged row. Default: the `alpha` that was passed to `fit`. If it is smaller
+            than the smallest possible p-value, which `check_alpha` tests, no row is flagged.
         """
         return pvalue <= (self.alpha if alpha is None else alpha)
 
 
-def check_alpha(alpha: float, n: int) -> float:
-    """Return `alpha` as a float; raise an error if it is invalid or smaller than any p-value of n calibration rows."""
+def check_alpha(alpha: float, n_rows: int) -> float:
+    """Return `alpha` as a float; raise an error if it is no valid level, or too small to flag any row.
+
+    The smallest p-value of a row is 1 / (n_rows + 1) with `n_rows` calibration rows.
+    """
     if not is_number(alpha) or not 0.0 < alpha < 1.0:
         remedy = "Use 0.05 to flag 5% of ordinary rows."
         raise ConfigError(argument="alpha", must="lie between 0 and 1", got=repr(alpha), remedy=remedy)
-    if alpha < 1.0 / (n + 1.0):
-        smallest = f"1 / (n + 1) = {1.0 / (n + 1.0):.2g} with n = {n} calibration rows"
+    if alpha < 1.0 / (n_rows + 1.0):
+        smallest = f"1 / (n + 1) = {1.0 / (n_rows + 1.0):.2g} with n = {n_rows} calibration rows"
         must, remedy = f"be at least {smallest}", "Calibrate with more rows, or raise alpha."
         raise InputError(argument="alpha", must=must, got=f"{alpha:g}", remedy=remedy)
     return float(alpha)

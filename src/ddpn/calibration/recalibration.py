@@ -1,4 +1,4 @@
-"""Recalibrate distributions: fit a monotone map of the predicted cdf to the PIT of held-out rows."""
+"""Recalibration of predicted distributions: a monotone map of the predicted cdf, fitted to the PIT of held-out rows."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -31,12 +31,11 @@ KNOTS = np.concatenate([[0.0], ndtr(_SCORES), [1.0]])
 
 
 def _compute_basis() -> np.ndarray:
-    """Compute four polynomials in the middle of each piece of the recalibration map. Shape: (pieces, 4).
+    """Return four polynomials of the normal score, evaluated in the middle of each piece of the recalibration map.
 
-    The map takes a probability to a recalibrated one, and is linear between each two of the probabilities `KNOTS`. The
-    logarithm of its slope is a weighted sum of the polynomials, which are Hermite polynomials of the normal score with
-    mean 0, and orthonormal. The first two shift and widen a Normal exactly; the others change its skewness and the
-    weight of its tails.
+    The map takes probabilities to recalibrated ones. It is linear between the knots `KNOTS`, and the logarithm of its
+    slope is a weighted sum of these polynomials: orthonormal Hermite polynomials of degrees 1 to 4. The first two shift
+    and widen a Normal exactly; the others change its skewness and the weight of its tails. Shape: (pieces, 4).
     """
     width = np.diff(KNOTS)
     z = ndtri(0.5 * (KNOTS[1:] + KNOTS[:-1]))
@@ -49,10 +48,11 @@ def _compute_basis() -> np.ndarray:
 _BASIS = _compute_basis()
 
 
-def share_pit_intervals(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
-    """Divide the PIT interval of each row, from F(y - 1) to F(y), among the pieces between the knots of the map.
+def divide_pit_intervals(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
+    """Divide the PIT interval of each row among the pieces between the knots of the recalibration map.
 
-    Return the share of the interval in each piece, shape (rows, pieces).
+    The PIT interval of a count y reaches from F(y - 1), given by `before`, to F(y), given by `upto`. Return the share
+    of the interval that lies in each piece. Shape: (rows, pieces).
     """
     low = np.maximum(before[:, None], KNOTS[:-1])
     parts = np.maximum(np.minimum(upto[:, None], KNOTS[1:]) - low, 0.0)
@@ -64,13 +64,15 @@ def share_pit_intervals(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
 
 
 def fit_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR_ROWS) -> MonotoneMap:
-    """Fit the map with the highest likelihood of the counts, shrunk towards the identity.
+    """Fit the recalibration map by penalised maximum likelihood, shrunk towards the identity.
 
-    The density of the PIT is the exponential of a polynomial of its normal score, constant on each piece. Its four
-    coefficients maximise the likelihood of the PIT intervals (a count says only that the PIT lies in its interval),
-    minus a penalty as strong as the information in `prior_rows` rows of a continuous distribution.
+    The density of the PIT is constant on each piece of the map: the exponential of a polynomial of the normal score.
+    Its four coefficients maximise the likelihood of the PIT intervals, minus a penalty. (A discrete count determines
+    its PIT only up to an interval.) The penalty is as strong as the information in `prior_rows` rows of a continuous
+    distribution.
 
-    Shape: shares (rows, pieces) as `share_pit_intervals` returns them, weight (rows,).
+    `shares` are the results of `divide_pit_intervals`, and `weight` has the weight of each row. Shape: (rows, pieces)
+    and (rows,).
     """
     width = np.diff(KNOTS)
 
@@ -90,18 +92,19 @@ def fit_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR_RO
 
 
 class Recalibration(NamedTuple):
-    """A map of the predicted cdf that was fitted to held-out rows, and how much it improves the CRPS of other rows.
+    """Monotone map of a predicted cdf, fitted to held-out rows, and how much it lowers their CRPS.
 
     Parameters
     ----------
     value : array
-        The map at fixed knots.
+        The recalibrated probabilities at the fixed knots of the map.
     rows : int
         The number of calibration rows.
     gain, error : float
-        The decrease of the mean CRPS, and its standard error.
+        The decrease of the mean CRPS and its standard error. Each row is scored with a map that was fitted to other
+        rows.
     is_used : bool
-        Whether predictions use the map: by default, if the gain exceeds two standard errors.
+        True if predictions use the map: by default, if the gain exceeds two standard errors.
     """
 
     value: np.ndarray
@@ -120,11 +123,11 @@ class Recalibration(NamedTuple):
         always: bool = False,
         seed: int = 0,
     ) -> tuple[Self, list[MonotoneMap]]:
-        """Fit the map to predictions before recalibration, and measure its gain by cross-fitting.
+        """Fit the map to held-out predictions of `member`, and measure by cross-fitting how much it lowers the CRPS.
 
-        The map is shrunk towards the identity as if `prior_rows` rows were already calibrated. It is used if it helps,
-        or with `always`. Return the recalibration and, for each part of the rows, the map that was fitted to the other
-        parts.
+        The map is shrunk towards the identity with the weight of `prior_rows` rows. It is used if it clearly lowers the
+        CRPS, or in any case if `always` is True. If there are many rows, `seed` draws those that are scored. Return the
+        recalibration and, for each part of the rows, the map that was fitted to all other parts.
         """
         rows, part = held_out.rows, held_out.part
         weight = rows.weight_or_ones * (rows.has_weight.sum() / rows.weight_or_ones.sum())
@@ -135,7 +138,7 @@ class Recalibration(NamedTuple):
             counts = discretize(censor_rows(dist, limit))
             blocks.append((number, index, counts))
             pit[:, index] = torch.stack(pit_bounds(counts, torch.from_numpy(rows.y[index]))).double().numpy()
-        shares = share_pit_intervals(*pit)
+        shares = divide_pit_intervals(*pit)
         maps = [
             fit_map(shares[part != number], weight[part != number], prior_rows) for number in range(held_out.n_parts)
         ]
@@ -147,7 +150,7 @@ class Recalibration(NamedTuple):
 
     @property
     def map(self) -> MonotoneMap:
-        """The map G, which turns the predicted cdf F into G(F)."""
+        """The monotone map G of probabilities: a predicted cdf F becomes G(F)."""
         return MonotoneMap.from_knots(KNOTS, self.value)
 
 
@@ -158,10 +161,11 @@ Block = tuple[int, np.ndarray, CountDistribution]
 def _measure_gain(
     blocks: Sequence[Block], y: np.ndarray, maps: Sequence[MonotoneMap], weight: np.ndarray, seed: int
 ) -> tuple[float, float]:
-    """Return how much the maps improve the mean CRPS, and the standard error of this gain.
+    """Return how much recalibration lowers the mean CRPS, and the standard error of this difference.
 
-    The rows of each part are scored with the part's map, which was fitted to the rows of all other parts. Of many rows,
-    some are drawn with `seed`, because scoring is slow.
+    `blocks` have the distributions before recalibration, and `maps` has one map per part of the rows, which was fitted
+    to the other parts. If there are more than 5,000 rows, `seed` draws the rows that are scored, because scoring is
+    slow.
     """
     scored, gains = np.zeros(len(y), dtype=bool), np.zeros(len(y))
     scored[np.random.default_rng(seed).permutation(len(y))[:_MAX_SCORED_ROWS]] = True

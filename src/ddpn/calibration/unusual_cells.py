@@ -1,4 +1,4 @@
-"""Describe what is unusual about a row or a table, compared with a `FeatureProfile` of the training rows."""
+"""Sentences about what is unusual in a row or a table, compared with a `FeatureProfile` of the training rows."""
 
 from collections.abc import Container
 
@@ -33,9 +33,9 @@ _FALSE_REPORT_PROBABILITY = 1e-3
 
 
 def describe_unusual_cells(profile: FeatureProfile, X: TableLike, days: Container[str] = ()) -> list[list[str]]:
-    """Return sentences about the unusual cells of each row, the most unusual cell first; ordinary rows have none.
+    """Describe the unusual cells of each row in a list of sentences, the most unusual first; the list may be empty.
 
-    `days` are columns with days since 1970, which are shown as dates.
+    `days` are the names of columns with days since 1970, whose values are shown as dates.
     """
     reasons: list[list[str]] = []
     scored = profile.scored
@@ -66,20 +66,23 @@ def _describe_cell(profile: ColumnProfile, column: Column, cells: CellScores, ro
 
 
 class TableSummary:
-    """What is unusual in a whole table, scored block by block: numbers of cells by state, and sentences."""
+    """Number of cells of a table in each state, such as missing or unseen, summed over blocks of rows.
+
+    `write_sentences` says what is unusual about these numbers, compared with the training rows.
+    """
 
     def __init__(self, profile: FeatureProfile) -> None:
         self.profile = profile
         self.states = np.zeros((len(profile.columns), len(STATES)), dtype=np.int64)
 
     def add(self, states: np.ndarray) -> None:
-        """Add the states of a block of rows, as `FeatureProfile.measure` returns them."""
+        """Add the states of a block of rows, which are `FeatureProfile.measure(block).states`."""
         self.states += states
 
     def write_sentences(self) -> list[str]:
-        """Write one sentence per unusual property of a column, sorted by the number of rows that have it.
+        """Return one sentence per unusual property of a column, those of the most rows first.
 
-        All ignored columns share a sentence.
+        At most ten sentences are returned, and a note on how many are left out. All ignored columns share a sentence.
         """
         findings = [finding for j in self.profile.scored for finding in self._list_findings(j)]
         ignored = self.profile.ignored
@@ -94,10 +97,11 @@ class TableSummary:
         left = len(findings) - len(shown)
         return [*shown, f"Not shown: {plural(left, 'more finding')}."] if left else shown
 
-    def _list_findings(self, j: int) -> list[tuple[int, str]]:
-        """List what is unusual about the column at position j, as pairs of a number of rows and a sentence."""
-        column, name, rows = self.profile.columns[j], self.profile.names[j], int(self.states[j].sum())
-        counts, findings = self.states[j].tolist(), list[tuple[int, str]]()
+    def _list_findings(self, position: int) -> list[tuple[int, str]]:
+        """List what is unusual about the column at `position`, as pairs of a number of rows and a sentence."""
+        column, name = self.profile.columns[position], self.profile.names[position]
+        counts, findings = self.states[position].tolist(), list[tuple[int, str]]()
+        rows = sum(counts)
 
         def is_many(count: int, share: float) -> bool:
             return count > share * rows + _MIN_DEVIATIONS * np.sqrt(max(share * rows, 0.1) * (1.0 - share))
