@@ -123,7 +123,7 @@ def make_diagnosis_step(kind: str) -> Callable[[CountRows], np.ndarray]:
     """Make a step that returns out-of-fold means, the deviance they explain, and the dispersion of families."""
 
     def compute(sample: CountRows) -> np.ndarray:
-        fitted = means_module.out_of_fold_means(sample, kind, 0, lambda words: None)
+        fitted = means_module.predict_out_of_fold_means(sample, kind, 0, lambda words: None)
         families = fit_families(sample.replace(X=None), fitted.mean)
         _, first = np.unique(sample.group.astype(int), return_index=True)
         parameters = [float(family.parameter) for family in families.values()]
@@ -391,7 +391,9 @@ def test_means_of_a_diagnosis_are_those_of_models_that_left_the_group_out(kind):
     number = means_module.assign_folds(240, means_module.FOLDS, 0, sample.group)
     inside = number == 1
     poisoned = sample.replace(y=np.where(inside, sample.y + 5.0, sample.y))
-    before, after = (means_module.out_of_fold_means(rows, kind, 0, lambda words: None) for rows in (sample, poisoned))
+    before, after = (
+        means_module.predict_out_of_fold_means(rows, kind, 0, lambda words: None) for rows in (sample, poisoned)
+    )
     np.testing.assert_array_equal(before.mean[inside], after.mean[inside])
     assert not np.isclose(before.mean[~inside], after.mean[~inside]).any()
 

@@ -11,10 +11,10 @@ import torch
 from scipy import stats
 
 from ddpn.analysis.diagnosis.checks import check_ceiling, check_heaping, check_tail, check_zeros
-from ddpn.analysis.diagnosis.dispersion import conditional_dispersion, describe_dispersion
+from ddpn.analysis.diagnosis.dispersion import describe_dispersion, estimate_dispersion
 from ddpn.analysis.diagnosis.finding import Finding
-from ddpn.analysis.diagnosis.means import Means, out_of_fold_means
-from ddpn.analysis.diagnosis.smooth import FittedFamily, fit_families, moment_test, tabulate
+from ddpn.analysis.diagnosis.means import Means, predict_out_of_fold_means
+from ddpn.analysis.diagnosis.smooth import FittedFamily, fit_families, moment_test, tabulate_probabilities
 from ddpn.analysis.gains import mean_gain
 from ddpn.rows.count_rows import CountRows
 
@@ -25,7 +25,7 @@ def select_likeliest(families):
 
 def test_the_table_has_the_probabilities_of_scipy():
     mean = np.linspace(0.5, 30.0, 50)
-    table = tabulate(FittedFamily("negative_binomial", 0.5, 0.0), CountRows(None, np.zeros(50)), mean)
+    table = tabulate_probabilities(FittedFamily("negative_binomial", 0.5, 0.0), CountRows(None, np.zeros(50)), mean)
     expected = stats.nbinom.pmf(table.counts[None], 2.0, 2.0 / (2.0 + mean[:, None]))
     np.testing.assert_allclose(table.pmf, expected, atol=1e-6)
     np.testing.assert_allclose(table.mean, mean, rtol=1e-3)
@@ -38,7 +38,7 @@ def test_zeros_of_negative_binomials_are_calibrated():
         mean = np.exp(rng.normal(0.5, 0.5, 300))
         y = rng.poisson(mean * rng.gamma(2.0, 0.5, 300)).astype(float)
         family = select_likeliest(fit_families(CountRows(None, y), mean))
-        table = tabulate(family, CountRows(None, y), mean)
+        table = tabulate_probabilities(family, CountRows(None, y), mean)
         excess.append(moment_test(table, (table.counts == 0).astype(float)[None]).p_more)
     assert stats.kstest(excess, "uniform").pvalue > 0.001
 
@@ -52,7 +52,7 @@ def test_zeros_of_repeated_counts_are_calibrated_by_groups():
         y = np.repeat(rng.poisson(mean[::4]), 4).astype(float)
         for grouped, group_p_values in p_values.items():
             sample = CountRows(None, y, group=person if grouped else None)
-            table = tabulate(FittedFamily("double_poisson", 1.0, 0.0), sample, mean)
+            table = tabulate_probabilities(FittedFamily("double_poisson", 1.0, 0.0), sample, mean)
             group_p_values.append(moment_test(table, (table.counts == 0).astype(float)[None]).p_value)
     assert stats.binom.sf(np.sum(np.array(p_values[True]) < 0.05) - 1, 40, 0.05) > 5e-4
     assert np.sum(np.array(p_values[False]) < 0.05) > 6
@@ -62,7 +62,7 @@ def test_a_wrong_mean_does_not_look_like_too_many_zeros():
     rng = np.random.default_rng(0)
     mean = np.exp(rng.normal(0.5, 0.3, 5000))
     y = rng.poisson(mean).astype(float)
-    table = tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, y), 1.1 * mean)
+    table = tabulate_probabilities(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, y), 1.1 * mean)
     zero = (table.counts == 0).astype(float)[None]
     assert moment_test(table, zero).p_value > 0.01
     expected = np.sum(np.exp(-1.1 * mean))
@@ -95,8 +95,10 @@ def simulate_dispersion_tests(mean, draw, fit, runs=RUNS):
         expected = mean * np.exp(0.4 * X[:, 0])
         y = draw(rng, expected).astype(float)
         sample = CountRows(X, y)
-        means = out_of_fold_means(sample, "glm", 0, lambda words: None) if fit else describe_known_means(expected)
-        dispersions.append(conditional_dispersion(sample, means))
+        means = (
+            predict_out_of_fold_means(sample, "glm", 0, lambda words: None) if fit else describe_known_means(expected)
+        )
+        dispersions.append(estimate_dispersion(sample, means))
     return dispersions
 
 
@@ -133,7 +135,7 @@ def test_repeated_counts_of_a_person_need_groups():
         y = np.repeat(rng.poisson(mean[::5]), 5).astype(float)
         for grouped in rejected:
             sample = CountRows(None, y, group=person if grouped else None)
-            rejected[grouped] += conditional_dispersion(sample, describe_known_means(mean)).p_value < 0.05
+            rejected[grouped] += estimate_dispersion(sample, describe_known_means(mean)).p_value < 0.05
     assert stats.binom.sf(rejected[True] - 1, 60, 0.05) > 5e-4
     # Five times the variance: a normal is beyond 1.96 / sqrt(5) in 38% of the runs.
     assert rejected[False] > 12
@@ -146,9 +148,9 @@ def test_noise_of_the_mean_is_subtracted():
     wrong = mean * np.exp(rng.normal(0, 0.2, len(mean)))
     noise = float(np.mean((wrong - mean) ** 2 / wrong))
     sample = CountRows(None, y)
-    assert conditional_dispersion(sample, describe_known_means(wrong)).direction == "over"
+    assert estimate_dispersion(sample, describe_known_means(wrong)).direction == "over"
     corrected = describe_known_means(wrong)._replace(noise=noise, most_noise=noise)
-    assert conditional_dispersion(sample, corrected).direction == "equi"
+    assert estimate_dispersion(sample, corrected).direction == "equi"
 
 
 @pytest.mark.slow
@@ -156,7 +158,7 @@ def test_the_noise_of_a_glm_is_columns_over_rows():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 19))
     y = rng.poisson(5.0, 500).astype(float)
-    mean_models = [out_of_fold_means(CountRows(X, y), "glm", seed, lambda words: None) for seed in range(5)]
+    mean_models = [predict_out_of_fold_means(CountRows(X, y), "glm", seed, lambda words: None) for seed in range(5)]
     # Twenty coefficients, fitted to four fifths of the rows. One draw of counts has a chi-squared error of 32%.
     assert np.mean([means.noise for means in mean_models]) == pytest.approx(20 / 400, rel=0.25)
 
@@ -165,7 +167,9 @@ def test_the_noise_of_a_glm_is_columns_over_rows():
 
 
 def check_ceiling_of_poisson(y, mean):
-    return check_ceiling(tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, y.astype(float)), mean))
+    return check_ceiling(
+        tabulate_probabilities(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, y.astype(float)), mean)
+    )
 
 
 def test_the_expected_pile_is_that_of_a_truncated_poisson():
@@ -202,7 +206,7 @@ def simulate_weighted_counts(rows: int = 300, seed: int = 0, groups: bool = True
 def test_dispersion_and_interval_follow_their_formulas(groups, noise, most):
     """Repeat the weighted mean of ((y - m)^2 - y) / m, its chi-squared-like null and its corrections."""
     sample, mean = simulate_weighted_counts(groups=groups)
-    dispersion = conditional_dispersion(sample, describe_known_means(mean)._replace(noise=noise, most_noise=most))
+    dispersion = estimate_dispersion(sample, describe_known_means(mean)._replace(noise=noise, most_noise=most))
     share = sample.weight * np.minimum(mean, 1.0)
     share = share / share.sum()
     terms = ((sample.y - mean) ** 2 - sample.y) / mean
@@ -228,7 +232,7 @@ def test_counts_that_vary_less_than_poisson_ones_have_no_spread():
     rng = np.random.default_rng(0)
     mean = np.full(400, 6.0)
     sample = CountRows(None, rng.binomial(12, 0.5, 400).astype(float))
-    dispersion = conditional_dispersion(sample, describe_known_means(mean)._replace(noise=0.05, most_noise=0.1))
+    dispersion = estimate_dispersion(sample, describe_known_means(mean)._replace(noise=0.05, most_noise=0.1))
     raw = np.mean(((sample.y - mean) ** 2 - sample.y) / mean)
     assert dispersion.estimate == pytest.approx(1.0 + raw), "noise never makes counts under-dispersed"
     null = stats.pearson3((8.0 + 4.0 / 6.0) / 400**2 / (2.0 / 400) ** 1.5, scale=(2.0 / 400) ** 0.5)
@@ -244,7 +248,7 @@ def test_the_finding_about_the_dispersion_says_in_which_direction(draw, directio
     mean = np.full(600, 5.0)
     y = {"gamma": rng.poisson(mean * rng.gamma(2.0, 0.5, 600)), "binomial": rng.binomial(10, 0.5, 600),
          "poisson": rng.poisson(mean)}[draw]  # fmt: skip
-    dispersion = conditional_dispersion(CountRows(None, y.astype(float)), describe_known_means(mean))
+    dispersion = estimate_dispersion(CountRows(None, y.astype(float)), describe_known_means(mean))
     finding = describe_dispersion(dispersion, "glm")
     assert dispersion.direction == direction
     assert finding.matters == (direction != "equi")
@@ -261,7 +265,7 @@ def test_a_moment_is_tested_after_a_regression_on_the_count_and_the_score(name, 
     """Repeat the test by weighted least squares, with the probabilities of one mean as weights."""
     sample, _ = simulate_weighted_counts(groups=groups)
     mean, family = np.full(len(sample), 2.0), FittedFamily(name, 0.8, 0.0)
-    table = tabulate(family, sample, mean)
+    table = tabulate_probabilities(family, sample, mean)
     feature = (table.counts % 3 == 1).astype(float)
     test = moment_test(table, feature[None])
     pmf = table.pmf[0] / table.pmf[0].sum()
@@ -292,7 +296,9 @@ def test_a_moment_is_tested_after_a_regression_on_the_count_and_the_score(name, 
 def test_tables_of_many_means_have_the_probabilities_of_the_nearest():
     rng = np.random.default_rng(0)
     mean = rng.gamma(2.0, 3.0, 5000)
-    table = tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, rng.poisson(mean).astype(float)), mean)
+    table = tabulate_probabilities(
+        FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, rng.poisson(mean).astype(float)), mean
+    )
     assert len(table.mean) <= 257
     np.testing.assert_allclose(np.log(table.mean[table.position]), np.log(mean), atol=0.12)
     np.testing.assert_allclose(table.pmf.sum(1), 1.0)
@@ -300,11 +306,16 @@ def test_tables_of_many_means_have_the_probabilities_of_the_nearest():
     nearest = np.abs(table.mean[None] - mean[:, None]).argmin(1)
     assert np.mean(nearest == table.position) > 0.98
     assert len(table.counts) >= rng.poisson(mean).max()
-    assert tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, np.array([20_001.0])), mean) is None
+    assert (
+        tabulate_probabilities(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, np.array([20_001.0])), mean)
+        is None
+    )
 
 
 def tabulate_constant_mean(y: np.ndarray, mean: float, name: str = "double_poisson", parameter: float = 1.0):
-    return tabulate(FittedFamily(name, parameter, 0.0), CountRows(None, y.astype(float)), np.full(len(y), mean))
+    return tabulate_probabilities(
+        FittedFamily(name, parameter, 0.0), CountRows(None, y.astype(float)), np.full(len(y), mean)
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""Compare zeros, the largest count, heaping and the upper tail with a smooth distribution of the same means."""
+"""Checks of counts against a fitted distribution: zeros, the largest count, heaping and the upper tail.
+
+The fitted distribution is a Double Poisson or a Negative Binomial whose dispersion is fitted to the counts. It is
+smooth, so deviations from it point to a special process.
+"""
 
 import numpy as np
 from scipy import stats
@@ -20,9 +24,9 @@ NONE_BELOW = "no small counts"
 
 
 def check_zeros(table: ProbabilityTable) -> Finding:
-    """Compare the share of zeros with the share that a smooth distribution expects.
+    """Test whether there are more or fewer zeros than the fitted distribution expects.
 
-    If no count is 0, counts below the smallest one take the role of zeros.
+    If no count is 0, all counts below the smallest one are treated as zeros.
     """
     low = max(int(table.y.min()), 1)
     test = moment_test(table, (table.counts < low).astype(float)[None])
@@ -31,7 +35,7 @@ def check_zeros(table: ProbabilityTable) -> Finding:
     what = "0" if low == 1 else f"below {low:,}"
     # A small difference in zeros changes no recommendation.
     matters = abs(test.observed - test.expected) >= 0.01
-    observed, expected = test.shares()
+    observed, expected = test.format_shares()
     effect = f"{observed} observed, {expected} expected"
     sentence = (
         f"{observed} of the counts are {what}, {sign} than the {expected} expected from a smooth distribution with the "
@@ -43,9 +47,10 @@ def check_zeros(table: ProbabilityTable) -> Finding:
 
 
 def check_ceiling(table: ProbabilityTable) -> Finding:
-    """Compare the number of rows that have the largest count with the number that a smooth distribution expects.
+    """Test whether counts pile up at the largest count or end there, although the fitted distribution goes on.
 
-    More rows suggest a recording limit; if many larger counts are expected, counts have an upper limit.
+    Many rows with the largest count suggest that larger counts were recorded as this count. If the fitted distribution
+    expects many larger counts, there may be an upper limit.
     """
     top, total = int(table.y.max()), len(table.y)
     at_top, inside = int(np.sum(table.y == top)), np.clip(table.pmf[:, : top + 1].sum(axis=1), 1e-300, 1.0)
@@ -71,7 +76,7 @@ def check_ceiling(table: ProbabilityTable) -> Finding:
 
 
 def check_heaping(table: ProbabilityTable) -> Finding:
-    """Test whether multiples of 5 or 10 are more frequent than a smooth distribution explains."""
+    """Test whether multiples of 5 or 10 are more frequent than the fitted distribution expects."""
     largest = table.y.max()
     if largest < _MIN_HEAPED_MAXIMUM:
         clean = f"Heaping cannot be seen in counts up to {largest}."
@@ -90,7 +95,7 @@ def check_heaping(table: ProbabilityTable) -> Finding:
     unit = 5 if tests[5].p_more <= 0.025 else 10
     shown = moment_test(table, ((table.counts > 0) & (table.counts % unit == 0)).astype(float)[None])
     matters = shown.observed - shown.expected >= 0.01
-    observed, expected = shown.shares()
+    observed, expected = shown.format_shares()
     effect = f"{observed} multiples of {unit}, {expected} expected"
     sentence = (
         f"{observed} of the counts are multiples of {unit}, but a smooth distribution has {expected}: some counts are "
@@ -101,10 +106,10 @@ def check_heaping(table: ProbabilityTable) -> Finding:
 
 
 def check_tail(table: ProbabilityTable) -> Finding:
-    """Test whether counts are larger than their fitted distributions allow: the upper tail is then heavy.
+    """Test whether the upper tail of the counts is heavier than that of the fitted distribution.
 
-    Two tests are combined: of the number of counts beyond an upper quantile of their distributions, and of the third
-    most extreme count.
+    Two tests are combined: of the number of counts above an upper quantile of their fitted distributions, and of the
+    third most extreme count.
     """
     level = float(np.clip(5.0 / len(table.y), 1e-3, 1e-2))
     above = np.cumsum(table.pmf[:, ::-1], axis=1)[:, ::-1]
@@ -113,7 +118,7 @@ def check_tail(table: ProbabilityTable) -> Finding:
     third = float(stats.binom.sf(_EXTREME_RANK - 1, len(masses), masses[_EXTREME_RANK - 1]))
     p_value, rows = min(1.0, 2.0 * min(test.p_more, third)), int(np.sum(masses <= level))
     matters = rows >= 5 and (test.observed >= 2.0 * test.expected or third < test.p_more)
-    observed, expected = test.shares(2)
+    observed, expected = test.format_shares(2)
     effect = f"{observed} extreme counts, {expected} expected"
     sentence = (
         f"{observed} of the counts ({rows:,}) are among the {percent(level, 2)} largest of their fitted distribution, "

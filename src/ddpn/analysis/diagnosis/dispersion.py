@@ -1,33 +1,31 @@
-"""Test the dispersion given the features against a Poisson."""
+"""Estimate of the dispersion of counts given the features, and a test whether they are Poisson."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from ddpn.analysis.diagnosis.finding import Finding
-from ddpn.analysis.diagnosis.means import LABELS, Means, emphasis
-from ddpn.analysis.diagnosis.significance import LEVEL, design_effect, format_p_value, sum_null
+from ddpn.analysis.diagnosis.means import LABELS, Means, dispersion_weights
+from ddpn.analysis.diagnosis.significance import LEVEL, approximate_null, design_effect, format_p_value
 from ddpn.analysis.gains import mean_gain
 from ddpn.rows.count_rows import CountRows
 
 
 @dataclass(frozen=True)
 class Dispersion:
-    """The ratio variance / mean given the features, with a 95% interval and the p-value of a Poisson.
-
-    `direction` is "over", "under" or "equi". It is "equi" if the interval contains 1.
+    """Dispersion of the counts given the features: variance / mean, with a 95% interval and a test for Poisson counts.
 
     Attributes
     ----------
     estimate : float
-        Variance / mean.
+        The estimate of variance / mean, which is 1 for Poisson counts.
     low, high : float
         The ends of the 95% interval.
     p_value : float
-        The p-value of the hypothesis that the counts are Poisson.
+        The p-value of the test that the counts are Poisson.
     spread : float
-        For over-dispersion, the standard deviation of an unknown factor of the mean that would explain the excess
-        variance.
+        For over-dispersed counts, the standard deviation of an unknown factor of the mean that would explain the
+        excess variance; otherwise 0.
     """
 
     estimate: float
@@ -38,29 +36,29 @@ class Dispersion:
 
     @property
     def direction(self) -> str:
-        """The side of 1 on which the whole interval lies: "over", "under", or "equi" if it contains 1."""
+        """The side of 1 on which the whole 95% interval lies: "over" or "under"; "equi" if the interval contains 1."""
         return "over" if self.low > 1.0 else "under" if self.high < 1.0 else "equi"
 
 
-def conditional_dispersion(sample: CountRows, means: Means) -> Dispersion:
-    """Estimate variance / mean, given out-of-fold means.
+def estimate_dispersion(sample: CountRows, means: Means) -> Dispersion:
+    """Estimate variance / mean given the features, and test whether it is 1, from out-of-fold means.
 
-    The term of a row is ((y - mean)^2 - y) / mean, the score of the dispersion of a Poisson count, with expectation 0,
-    variance 2 and third moment 8 + 4 / mean. An error of the mean changes its expectation only by error^2 / mean, which
-    `Means.noise` estimates. This is too much if the mean model has nearly as many parameters as there are rows. So the
-    noise is subtracted from an excess of variance, but never makes counts under-dispersed.
+    The excess over 1 is a weighted mean of ((y - mean)^2 - y) / mean over the rows. For Poisson counts, this term has
+    expectation 0, variance 2 and third moment 8 + 4 / mean. Errors of the out-of-fold means add error^2 / mean to its
+    expectation, which `Means.noise` estimates. This estimate is too large if the mean model has nearly as many
+    parameters as there are rows. So it reduces an excess of variance, but never makes counts under-dispersed.
 
-    With groups, such as repeated counts of one person, the variance of the mean term is multiplied by its design
-    effect, and the interval is computed from means of groups.
+    If rows have groups, such as repeated counts of one person, the test allows for dependence within groups by the
+    design effect, and the interval is computed from group means.
     """
     mean, y, group = means.mean, sample.y, sample.group
-    share = emphasis(sample, mean)
+    share = dispersion_weights(sample, mean)
     share = share / share.sum()
     terms = (np.square(y - mean) - y) / mean
     raw = float(share @ terms)
     effect = design_effect(share * (terms - raw), group)
     third = float(share**3 @ (8.0 + 4.0 / mean))
-    null = sum_null(effect * 2.0 * float(np.square(share).sum()), effect**1.5 * third)
+    null = approximate_null(effect * 2.0 * float(np.square(share).sum()), effect**1.5 * third)
     p_value = min(1.0, 2.0 * float(min(null.sf(raw - means.most_noise), null.cdf(raw))))
     _, low, high = mean_gain(terms, share, group=group)[:3]
     # Towards 1, the interval is at least as wide as for a Poisson. So it excludes 1 only if the test rejects.
@@ -77,7 +75,7 @@ def conditional_dispersion(sample: CountRows, means: Means) -> Dispersion:
 
 
 def describe_dispersion(dispersion: Dispersion, mean_model: str) -> Finding:
-    """Describe the dispersion as a finding: it matters unless its interval contains 1.
+    """Return the dispersion as a `Finding`, which matters if the 95% interval excludes 1.
 
     `mean_model` is the name of the model that predicted the means.
     """

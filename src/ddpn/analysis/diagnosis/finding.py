@@ -1,4 +1,4 @@
-"""`Finding`: the result of a check, with its sentence."""
+"""`Finding`: the result of one check of a diagnosis, with a sentence that reports it."""
 
 from dataclasses import dataclass
 
@@ -8,22 +8,24 @@ from ddpn.storage.contents import JsonObject
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check of a diagnosis: what was measured, whether it is significant, and how to say so.
+    """Result of one check of a diagnosis: the size of an effect, its p-value, and a sentence about it.
 
     Attributes
     ----------
-    name, label : str
-        The name of the check, and the label of a finding, such as "zero-inflated".
+    name : str
+        The name of the check: "dispersion", "zeros", "ceiling", "heaping" or "tail".
+    label : str
+        A short name of the effect, such as "zero-inflated".
     effect : str
         The size of the effect as text.
     p_value, adjusted : float
-        The p-value, and the p-value after Holm's correction for all checks.
+        The p-value, and the p-value after Holm's correction for the number of checks.
     matters : bool
         True if the effect is large enough to report.
     sentence, clean : str
-        The sentence that reports a finding, and the sentence if there is none.
+        The sentence to show if there is an effect, and the sentence to show if there is none.
     is_explained : bool
-        True if another finding explains this one.
+        True if another finding explains this effect, so that it is not reported.
     """
 
     name: str
@@ -38,19 +40,19 @@ class Finding:
 
     @property
     def found(self) -> bool:
-        """True if the effect is large enough and significant."""
+        """True if the effect is significant and large enough to report."""
         return self.matters and self.adjusted < LEVEL
 
     @property
     def outcome(self) -> str:
-        """The label of the finding, or the reason why there is none."""
+        """The label of the effect or, if it is not reported, the reason, such as "negligible"."""
         if self.found:
             return self.label
         return "no finding" if self.adjusted >= LEVEL else "see the others" if self.is_explained else "negligible"
 
     @property
     def words(self) -> str:
-        """The sentence that applies: `sentence` for a finding, else `clean`."""
+        """The sentence to show: `sentence` if the effect is reported, else `clean`."""
         return self.sentence if self.found else self.clean
 
     def to_dict(self) -> JsonObject:

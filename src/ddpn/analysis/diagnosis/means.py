@@ -1,4 +1,7 @@
-"""Out-of-fold conditional means: what the features explain, without the optimism of predicting the fitted rows."""
+"""Conditional means of the counts given the features, predicted out of fold.
+
+Means that are fitted to the same counts would be too close to them and hide dispersion.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -29,13 +32,18 @@ _NOISE_FOLDS = 2
 #: The smallest mean, as a share of the overall rate.
 _MIN_RATE_SHARE = 1e-4
 
-Step = Callable[[str], object]
+Progress = Callable[[str], object]
 
 
-class OutOfFold(NamedTuple):
-    """What a mean model predicts: `mean` out of fold (NaN for folds that were not fitted), `typical` by all fits.
+class OutOfFoldMeans(NamedTuple):
+    """Predictions of a mean model that is fitted once per fold, without the rows of this fold.
 
-    `typical` is the average of the predictions of all fits for the same row.
+    Attributes
+    ----------
+    mean : array, shape (rows,)
+        The out-of-fold prediction of each row; NaN for rows of folds that were not left out.
+    typical : array, shape (rows,)
+        The average prediction of each row over all fits (for boosted trees, the out-of-fold prediction).
     """
 
     mean: np.ndarray
@@ -43,16 +51,25 @@ class OutOfFold(NamedTuple):
 
 
 #: A function that fits a mean model: (rows, number of folds to fit) -> out-of-fold means.
-Model = Callable[[CountRows, int], OutOfFold]
+MeanModel = Callable[[CountRows, int], OutOfFoldMeans]
 
 
 class Means(NamedTuple):
-    """Out-of-fold means, and how far they are from the true conditional means.
+    """Out-of-fold means of the chosen mean model, and estimates of their error.
 
-    `noise` is the mean of (estimate - mean)^2 / mean that arises when the model is fitted to Poisson counts with these
-    means; it increases every estimate of dispersion. `most_noise` is an upper estimate, in case the true mean is
-    rougher than its estimate. Averages over rows use the weights of `emphasis`. `explained` is the share of the
-    deviance of a constant mean that the model explains.
+    Attributes
+    ----------
+    name : str
+        The name of the mean model.
+    mean : array, shape (rows,)
+        The out-of-fold mean of each row.
+    noise : float
+        The estimated average of (error of the mean)^2 / mean, by which errors of the means increase variance /
+        mean. Averages use `dispersion_weights`.
+    most_noise : float
+        An upper estimate of `noise`, in case the true means are rougher than the predicted ones.
+    explained : float
+        The share of the deviance of a constant mean that the model explains out of fold.
     """
 
     name: str
@@ -62,23 +79,27 @@ class Means(NamedTuple):
     explained: float
 
 
-def emphasis(sample: CountRows, mean: np.ndarray) -> np.ndarray:
-    """Return the weights of rows for estimates of dispersion. Rows with a mean below 1 contain little information."""
+def dispersion_weights(sample: CountRows, mean: np.ndarray) -> np.ndarray:
+    """Return the weights of rows in estimates of the dispersion: sample weights, times the mean if it is below 1.
+
+    Rows with a mean below 1 contain little information about the dispersion.
+    """
     return np.asarray(sample.weight_or_ones * np.minimum(mean, 1.0))
 
 
-def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Means:
-    """Predict the mean of every row by a model that was fitted to other rows, and measure the noise of these means.
+def predict_out_of_fold_means(sample: CountRows, mean_model: str, seed: int, progress: Progress) -> Means:
+    """Predict the mean of every row by a model that was fitted to other folds, and estimate the error of these means.
 
-    `kind` is one of `MEAN_MODELS`. `seed` determines folds and trees, and `step` is called with the name of each step.
-    If the table is too wide for a GLM, none is fitted.
+    `mean_model` is one of `MEAN_MODELS`; "auto" takes the model with the smallest out-of-fold deviance. If the table is
+    too wide for a GLM, none is fitted. `seed` determines folds and trees. `progress` is called with the name of each
+    step.
     """
-    number = assign_folds(len(sample), FOLDS, seed, sample.group)
-    folds, models = int(number.max()) + 1, dict[str, Model]()
-    predictions, deviance = dict[str, OutOfFold](), dict[str, float]()
+    fold_numbers = assign_folds(len(sample), FOLDS, seed, sample.group)
+    n_folds, models = int(fold_numbers.max()) + 1, dict[str, MeanModel]()
+    predictions, deviance = dict[str, OutOfFoldMeans](), dict[str, float]()
 
-    def add(name: str, model: Model) -> None:
-        models[name], predictions[name] = model, model(sample, folds)
+    def add(name: str, model: MeanModel) -> None:
+        models[name], predictions[name] = model, model(sample, n_folds)
         deviance[name] = float(np.average(poisson_deviance(sample.y, predictions[name].mean), weights=sample.weight))
 
     def best() -> str:
@@ -86,21 +107,23 @@ def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Me
 
     add(
         "constant",
-        lambda rows, some: _combine_folds(rows, number, [_predict_rate(rows, number != k) for k in range(some)]),
+        lambda rows, n_fits: _combine_folds(
+            rows, fold_numbers, [_predict_rate(rows, fold_numbers != k) for k in range(n_fits)]
+        ),
     )
-    if kind != "constant":
-        step("Fitting a Poisson GLM")
+    if mean_model != "constant":
+        progress("Fitting a Poisson GLM")
         try:
-            add("glm", lambda rows, some: _fit_glm(rows, number, seed, some))
+            add("glm", lambda rows, n_fits: _fit_glm(rows, fold_numbers, seed, n_fits))
         except NotApplicableError:
             models.pop("glm")
-    if kind in ("auto", "boosting"):
-        step("Fitting boosted trees")
+    if mean_model in ("auto", "boosting"):
+        progress("Fitting boosted trees")
         base = predictions[best()].mean
-        add("boosting", lambda rows, some: _fit_boosting(rows, base, number, seed, some))
-    chosen = best() if kind == "auto" else kind if kind in predictions else "constant"
-    step("Measuring the noise of the mean")
-    noise = _measure_noise(sample, models[chosen], predictions[chosen].typical, min(folds, _NOISE_FOLDS), seed)
+        add("boosting", lambda rows, n_fits: _fit_boosting(rows, base, fold_numbers, seed, n_fits))
+    chosen = best() if mean_model == "auto" else mean_model if mean_model in predictions else "constant"
+    progress("Measuring the noise of the mean")
+    noise = _measure_noise(sample, models[chosen], predictions[chosen].typical, min(n_folds, _NOISE_FOLDS), seed)
     # In simulations, the squared error of boosted means was up to twice the bootstrap estimate, whose means are
     # smoother.
     most_noise = 2.0 * noise if chosen == "boosting" else noise
@@ -108,63 +131,73 @@ def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Me
     return Means(chosen, predictions[chosen].mean, noise, most_noise, explained)
 
 
-def _measure_noise(sample: CountRows, model: Model, mean: np.ndarray, folds: int, seed: int) -> float:
-    """Measure the error of a mean model, as in `Means.noise`: fit it to Poisson counts with known means.
+def _measure_noise(sample: CountRows, model: MeanModel, mean: np.ndarray, n_folds: int, seed: int) -> float:
+    """Estimate the error of a mean model, as in `Means.noise`, by a parametric bootstrap.
 
-    The counts are drawn with the means `mean` (parametric bootstrap). Only the first `folds` folds are fitted.
+    Poisson counts are drawn with the means `mean`, the model is fitted to them, and its predictions are compared with
+    these means. Only the first `n_folds` folds are fitted and compared.
     """
     drawn = sample.replace(y=np.random.default_rng(seed).poisson(mean).astype(float))
     if not np.ptp(drawn.y):
         return 0.0
-    again = model(drawn, folds).mean
+    again = model(drawn, n_folds).mean
     fitted = ~np.isnan(again)
     errors = (np.square(again - mean) / again)[fitted]
-    return float(np.average(errors, weights=emphasis(sample, mean)[fitted]))
+    return float(np.average(errors, weights=dispersion_weights(sample, mean)[fitted]))
 
 
 def _clip_means(sample: CountRows, mean: np.ndarray) -> np.ndarray:
-    """Raise means below 0.01% of the overall rate to this value, because the deviance of a mean of 0 is infinite."""
+    """Raise means to at least 0.01% of the overall rate, because the deviance of a mean of 0 can be infinite."""
     return np.maximum(mean, _MIN_RATE_SHARE * _predict_rate(sample, np.ones(len(mean))))
 
 
-def _combine_folds(sample: CountRows, number: np.ndarray, fits: Sequence[np.ndarray]) -> OutOfFold:
-    """Combine the predictions of all rows by fits that left out one fold each.
+def _combine_folds(
+    sample: CountRows, fold_numbers: np.ndarray, fold_predictions: Sequence[np.ndarray]
+) -> OutOfFoldMeans:
+    """Combine the predictions of several fits, each of which left out one fold.
 
-    `fits` are in the order of the folds, and `number` has the fold of each row.
+    `fold_predictions` has the predictions of all rows by each fit, in the order of the folds, and `fold_numbers` the
+    fold of each row.
     """
-    mean, clipped = np.full(len(number), np.nan), [_clip_means(sample, fit) for fit in fits]
+    mean, clipped = np.full(len(fold_numbers), np.nan), [_clip_means(sample, fit) for fit in fold_predictions]
     for fold, fold_mean in enumerate(clipped):
-        mean[number == fold] = fold_mean[number == fold]
-    return OutOfFold(mean, np.mean(clipped, axis=0))
+        mean[fold_numbers == fold] = fold_mean[fold_numbers == fold]
+    return OutOfFoldMeans(mean, np.mean(clipped, axis=0))
 
 
 def _predict_rate(sample: CountRows, used: np.ndarray) -> np.ndarray:
-    """Predict every row by one rate per unit of exposure, estimated on the rows `used`."""
+    """Predict every row by a constant rate per unit of exposure, estimated from the rows where `used` is True."""
     weight = sample.weight_or_ones * used
     scale = np.ones(len(sample)) if sample.exposure is None else np.asarray(sample.exposure)
     return (weight @ sample.y) / (weight @ scale) * scale
 
 
 @torch.no_grad()
-def _fit_glm(sample: CountRows, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
-    """Fit a Poisson GLM without each of the first `folds` folds; `number` has the fold of each row."""
-    rows, spec = Folds(sample, None, number), MemberSpec("glm", GLM, {"head": make_head("poisson")})
-    copies = (rows.fit_copy(spec, fold, seed) for fold in range(folds))
+def _fit_glm(sample: CountRows, fold_numbers: np.ndarray, seed: int, n_folds: int) -> OutOfFoldMeans:
+    """Predict means out of fold by a Poisson GLM. `fold_numbers` has the fold of each row.
+
+    Only the first `n_folds` folds are left out in turn, with one fit for each.
+    """
+    rows, spec = Folds(sample, None, fold_numbers), MemberSpec("glm", GLM, {"head": make_head("poisson")})
+    copies = (rows.fit_copy(spec, fold, seed) for fold in range(n_folds))
     fits = [copy.distribution(sample.X, sample.exposure).mean[:, 0].numpy() for copy in copies]
-    return _combine_folds(sample, number, fits)
+    return _combine_folds(sample, fold_numbers, fits)
 
 
-def _fit_boosting(sample: CountRows, base: np.ndarray, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
-    """Fit boosted trees, which multiply the means `base`, without each of the first `folds` folds.
+def _fit_boosting(
+    sample: CountRows, base: np.ndarray, fold_numbers: np.ndarray, seed: int, n_folds: int
+) -> OutOfFoldMeans:
+    """Predict means out of fold by boosted trees that correct the means `base`, the out-of-fold means of another model.
 
-    `base` are out-of-fold means of another model, and `number` has the fold of each row.
+    The trees predict factors of these means. Only the first `n_folds` folds are left out in turn; `fold_numbers` has
+    the fold of each row.
     """
     table, matrix = TreeTable.fit(sample.X)
     weight, rate = sample.weight_or_ones * base, sample.y / base
-    parts = [Fold(inner, outer) for inner, outer in list_fold_pairs(number)]
+    parts = [Fold(inner, outer) for inner, outer in list_fold_pairs(fold_numbers)]
     with tree_threads_for(matrix.size):
         rows = TreeRows(matrix, table.is_category, rate, weight, choose_fold_columns(parts, matrix, rate, weight))
         fit = MeanFit(rows, _TREES._replace(seed=seed))
-        fit.run(folds)
+        fit.run(n_folds)
     mean = _clip_means(sample, base * np.exp(np.nan_to_num(fit.out_of_fold)))
-    return OutOfFold(np.where(number < folds, mean, np.nan), mean)
+    return OutOfFoldMeans(np.where(fold_numbers < n_folds, mean, np.nan), mean)

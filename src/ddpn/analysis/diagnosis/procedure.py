@@ -1,4 +1,4 @@
-"""`diagnose`: run all checks of a target, and derive a recommendation from the findings."""
+"""`diagnose`: run all checks of a count target, and recommend a likelihood from the findings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ddpn.analysis.diagnosis.checks import NONE_BELOW, check_ceiling, check_heaping, check_tail, check_zeros
-from ddpn.analysis.diagnosis.dispersion import conditional_dispersion, describe_dispersion
+from ddpn.analysis.diagnosis.dispersion import describe_dispersion, estimate_dispersion
 from ddpn.analysis.diagnosis.finding import Finding
-from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, out_of_fold_means
+from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, predict_out_of_fold_means
 from ddpn.analysis.diagnosis.recommendation import recommend
 from ddpn.analysis.diagnosis.result import Diagnosis
-from ddpn.analysis.diagnosis.smooth import fit_families, tabulate
+from ddpn.analysis.diagnosis.smooth import fit_families, tabulate_probabilities
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.validation import check_choice, check_integer
@@ -42,12 +42,12 @@ def diagnose(
     """Diagnose a count target given the features, and recommend a likelihood.
 
     The conditional mean is predicted out of fold, so that a flexible model cannot hide variance. Dispersion is tested
-    first. Then zeros, the largest count, heaping and the upper tail are compared with a smooth distribution with the
-    same mean and dispersion. All p-values are adjusted by Holm's method: for Poisson targets, there is a finding in
-    about 5% of cases.
+    first. Then zeros, the largest count, heaping and the upper tail are compared with a smooth distribution that has
+    the same mean and dispersion. P-values are adjusted for the number of checks by Holm's method, so that about 5% of
+    Poisson targets have any finding.
 
-    Counts with known bounds or recording limits are not diagnosed. `CountRegressor` and `ddpn fit` take these as
-    `lower`, `upper`, `censored_above` and `censored`, and fit distributions with the same limits.
+    Counts with known bounds or recording limits are not diagnosed. Pass the bounds to `CountRegressor` or `ddpn fit` as
+    `lower`, `upper`, `censored_above` or `censored`; the fitted distributions then have the same limits.
 
     Parameters
     ----------
@@ -58,14 +58,16 @@ def diagnose(
     exposure, sample_weight : array, optional
         The known scale and the weight of each row.
     groups : array, optional
-        What each row belongs to, such as a person. Means are then predicted for groups that the mean model has not
-        seen, and the p-values of dispersion, zeros and heaping allow for dependence within groups.
+        The group of each row, such as a person. Means of a group are then predicted by a model that was fitted to
+        other groups, and the p-values of dispersion, zeros and heaping allow for dependence within groups.
     target : str
         The name of the target in sentences.
     mean_model : {"auto", "constant", "glm", "boosting"}
-        "auto" chooses the model with the smallest out-of-fold deviance. "glm" is the fastest model with features.
+        The model of the mean. "auto" chooses the one with the smallest out-of-fold deviance. "glm" is the fastest
+        model with features.
     max_rows : int or None
-        The most rows to use. From a larger table, rows are drawn at random, always the same ones. None uses all rows.
+        The largest number of rows to use. From a larger table, rows are drawn at random, always the same ones. None
+        uses all rows.
     random_state : int
         Seed of the folds and the trees.
     progress : callable, optional
@@ -104,11 +106,11 @@ def diagnose_sample(
     options: Mapping[str, int | str] = MappingProxyType({}),
     total: int | None = None,
 ) -> Diagnosis:
-    """Diagnose the counts of validated rows; otherwise like `diagnose`.
+    """Diagnose the counts of validated rows. Arguments that are not described here are those of `diagnose`.
 
-    `options` are the user's arguments that define bounds and recording limits, such as `upper`, by name: they are
-    recommended again if counts have such limits. `mean_model` is one of `MEAN_MODELS`. `total` is the number of rows
-    from which the sample was already drawn.
+    `options` are arguments that define bounds and recording limits, such as `upper`, keyed by name. If the counts have
+    such limits, they are not tested, and the recommendation repeats these arguments. If rows were already drawn from a
+    larger table, `total` is its number of rows.
     """
     CountRange().check_not_all_censored(sample)
     step = progress or (lambda words: None)
@@ -140,18 +142,18 @@ def diagnose_sample(
         notes = ["counts with known bounds or limits are not tested.", *notes]
         likelihood = "double_binomial" if is_share else "mixed"
         return Diagnosis(target, summary, likelihood, reason, options, notes=tuple(notes))
-    means = out_of_fold_means(sample, mean_model, seed, step)
+    means = predict_out_of_fold_means(sample, mean_model, seed, step)
     step("Checking dispersion, zeros, the largest count, heaping and the tail")
     sample = sample.replace(X=None)
-    dispersion, families = conditional_dispersion(sample, means), fit_families(sample, means.mean)
+    dispersion, families = estimate_dispersion(sample, means), fit_families(sample, means.mean)
     findings = [describe_dispersion(dispersion, means.name)]
-    table = tabulate(max(families.values(), key=lambda family: family.loglik), sample, means.mean)
+    table = tabulate_probabilities(max(families.values(), key=lambda family: family.loglik), sample, means.mean)
     if table is None:
         notes.append("The counts are too large: zeros, the largest count, heaping and the tail were not tested.")
     else:
         findings += [check(table) for check in (check_zeros, check_ceiling, check_heaping, check_tail)]
     adjusted = adjust_p_values([finding.p_value for finding in findings])
-    findings = _drop_side_effects([replace(finding, adjusted=p) for finding, p in zip(findings, adjusted, strict=True)])
+    findings = _mark_side_effects([replace(finding, adjusted=p) for finding, p in zip(findings, adjusted, strict=True)])
     direction = dispersion.direction if findings[0].found else "equi"
     by_name = {finding.name: finding for finding in findings if finding.found}
     likelihood, reason, further = recommend(by_name, direction, families, y, means.mean)
@@ -159,11 +161,11 @@ def diagnose_sample(
     return Diagnosis(*facts, tuple(findings), dispersion, label, means.explained, tuple(notes))
 
 
-def _drop_side_effects(findings: list[Finding]) -> list[Finding]:
+def _mark_side_effects(findings: list[Finding]) -> list[Finding]:
     """Mark findings that are side effects of other findings, so that they are not reported; return all findings.
 
-    All checks compare with distributions of the same dispersion. If counts have an upper or a lower limit, or a heavy
-    tail, it distorts this dispersion, and then other checks find too few or too many zeros as well.
+    All checks compare with distributions of the same dispersion. A limit of the counts or a heavy tail distorts this
+    dispersion, and other checks then find too few or too many zeros.
     """
     labels = {finding.label for finding in findings if finding.found}
     explained = {"too few zeros"} if "heavy-tailed" in labels else set()

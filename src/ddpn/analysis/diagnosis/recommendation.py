@@ -26,8 +26,8 @@ def recommend(
 ) -> tuple[str, str, dict[str, int | str]]:
     """Return the recommended likelihood, the reason, and further recommended arguments of an estimator.
 
-    `findings` are those to report, keyed by the name of the check. `direction` is that of the dispersion, `families`
-    are the fits of `fit_families`, and y and `mean` the counts and the means of the rows.
+    `findings` are the reported findings, keyed by the name of the check, and `direction` is `Dispersion.direction`.
+    `families` are the results of `fit_families`. `y` and `mean` have the count and the mean of each row.
     """
     likelihood = "poisson"
     reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
@@ -70,10 +70,10 @@ def recommend(
 
 
 def choose_zero_inflated_base(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:
-    """Choose the base of a zero-inflated likelihood by BIC: return "poisson" or "negative_binomial".
+    """Choose the base of a zero-inflated likelihood by BIC: "poisson" or "negative_binomial".
 
-    Also return the share of extra zeros. `mean` has the mean of each row including extra zeros; the base has the mean
-    `mean` / (1 - share).
+    Return the base and the share of extra zeros. `mean` has the mean of each row including extra zeros, so the mean of
+    the base is `mean` / (1 - share).
     """
     if len(y) > _MAX_BIC_ROWS:
         rows = np.random.default_rng(0).choice(len(y), _MAX_BIC_ROWS, replace=False)

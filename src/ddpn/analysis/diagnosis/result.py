@@ -1,4 +1,4 @@
-"""`Diagnosis`: the findings about a count target and the recommendation, as text, page and dictionary."""
+"""`Diagnosis`: the findings about a count target and the recommended likelihood, as text, HTML and dictionary."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,7 +13,7 @@ from ddpn.tables.row_draw import draw_to_json
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The properties of a count target given its features. Use `print` or `to_dict()`.
+    """Findings about a count target given its features, and a recommended likelihood. `print` shows them as text.
 
     Attributes
     ----------
@@ -30,9 +30,11 @@ class Diagnosis:
         Further recommended arguments of the estimators, or options of `ddpn fit`, by name.
     findings : tuple of Finding
         The results of all checks.
-    dispersion, mean_model : Dispersion, str
-        The dispersion, and the model of the mean. None if there are too few rows or counts above 0, or if counts have
-        known bounds or limits.
+    dispersion : Dispersion or None
+        The dispersion given the features. None if there are too few rows or counts above 0, or if counts have known
+        bounds or limits.
+    mean_model : str or None
+        The model that predicted the means. None in the same cases.
     explained : float
         The share of the Poisson deviance that the mean model explains out of fold.
     notes : tuple of str
@@ -51,17 +53,17 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
 
     def finding(self, name: str) -> Finding:
-        """Return the result of the check `name`: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
+        """Return the result of one check: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
         return next(finding for finding in self.findings if finding.name == name)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of all findings, such as "over-dispersed" and "zero-inflated"."""
+        """The labels of all effects that were found, such as "over-dispersed" and "zero-inflated"."""
         return tuple(finding.label for finding in self.findings if finding.found)
 
     @property
     def headline(self) -> str:
-        """The result in one sentence."""
+        """A sentence that sums up all findings."""
         if self.dispersion is None:
             return f"{self.target}: {self.notes[0]}"
         if not self.labels:
@@ -117,10 +119,10 @@ class Diagnosis:
 
     @property
     def _python_advice(self) -> str:
-        """The recommended likelihood as an argument of an estimator, and the reason."""
+        """The recommended likelihood, written as an argument of an estimator, and the reason."""
         return self.reason if self.likelihood is None else f'likelihood="{self.likelihood}". {self.reason}'
 
     @property
     def arguments(self) -> dict[str, int | str]:
-        """The recommended arguments of the estimators, such as `CountRegressor(**arguments)`; empty without advice."""
+        """The recommended arguments, to be used as `CountRegressor(**arguments)`; empty if nothing is recommended."""
         return {} if self.likelihood is None else {"likelihood": self.likelihood, **self.options}

@@ -1,4 +1,4 @@
-"""The significance of a check: its level, the distribution of its statistic by chance, and p-values in sentences."""
+"""Significance of checks: the significance level, null distributions of statistics, and p-values as text."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ LEVEL = 0.05
 
 
 def format_p_value(value: float) -> str:
-    """Write a p-value for a sentence.
+    """Format a p-value for a sentence.
 
     >>> format_p_value(0.034), format_p_value(1e-9)
     ('p = 0.034', 'p < 0.001')
@@ -24,25 +24,25 @@ def format_p_value(value: float) -> str:
     return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
 
 
-def sum_null(variance: float, third: float) -> "rv_frozen":
-    """Return the approximate distribution of a sum of independent terms with mean 0, to compute p-values from.
+def approximate_null(variance: float, third_moment: float) -> "rv_frozen":
+    """Return an approximate null distribution of a sum of independent terms with mean 0, given its moments.
 
-    `variance` and `third` are the variance and the third moment of the sum. The distribution is a Pearson type III.
-    It has the right variance and skewness. For Poisson counts with large means it is exact, because the dispersion
-    statistic is then chi-squared.
+    The result is a Pearson type III distribution with the right `variance` and skewness; `third_moment` is that of the
+    sum. For the dispersion statistic of Poisson counts with large means it is exact, because the statistic is then
+    chi-squared.
 
-    >>> chi = sum_null(variance=2 * 50, third=8 * 50)
+    >>> chi = approximate_null(variance=2 * 50, third_moment=8 * 50)
     >>> bool(abs(chi.sf(10.0) - stats.chi2(50).sf(60.0)) < 1e-12)
     True
     """
     scale = float(np.sqrt(max(variance, 1e-300)))
-    return stats.pearson3(float(np.clip(third / scale / scale / scale, -5.0, 5.0)), scale=scale)
+    return stats.pearson3(float(np.clip(third_moment / scale / scale / scale, -5.0, 5.0)), scale=scale)
 
 
 def design_effect(terms: np.ndarray, group: np.ndarray | None) -> float:
-    """Return the factor by which similar rows within groups increase the variance of a sum over rows; at least 1.
+    """Return the factor by which dependence within groups increases the variance of the sum of `terms`; at least 1.
 
-    `terms` has the term of each row, and `group` its group. Without groups, the factor is 1.
+    `terms` has one term per row, with mean 0, and `group` the group of each row. Without groups, the factor is 1.
 
     >>> design_effect(np.array([1.0, 1.0, -1.0, -1.0]), np.array(["a", "a", "b", "b"]))
     2.0

@@ -1,9 +1,10 @@
-"""A smooth distribution with the dispersion that fits best, and tests of counts against it.
+"""A smooth distribution that is fitted to the counts, and tests of the counts against it.
 
-The expectation of a statistic, sum of s(y), depends on the means and the dispersion, which are estimates. Both
-dependencies are removed to first order: s is replaced by its residual after regressions on y and on the score of the
-dispersion, under the fitted distribution. For the Double Poisson and the Negative Binomial, whose score of the mean is
-proportional to y, the expectation of this residual is insensitive to small errors of either estimate.
+A test compares the average of a statistic s(y), such as an indicator of zeros, with its expectation by the fitted
+distributions. The expectation depends on means and a dispersion that are estimates. The tests therefore use the
+residual of s after regressions on y and on the score of the dispersion. For the Double Poisson and the Negative
+Binomial, whose score of the mean is proportional to y, small errors of either estimate hardly change the expectation of
+this residual.
 """
 
 from typing import NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from scipy.optimize import minimize_scalar
 
-from ddpn.analysis.diagnosis.significance import design_effect, sum_null
+from ddpn.analysis.diagnosis.significance import approximate_null, design_effect
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import percent
@@ -32,11 +33,17 @@ _STEP = 1e-3
 
 
 class FittedFamily(NamedTuple):
-    """A smooth distribution that was fitted to the counts, with one dispersion for all rows; a check compares with it.
+    """Smooth distribution that was fitted to the counts with one dispersion for all rows. Checks compare with it.
 
-    `name` is that of a likelihood in `HEADS`, and `loglik` the mean log-likelihood of the counts. The parameter is
-    gamma of a Double Poisson (variance about mean / gamma) or alpha of a Negative Binomial (variance mean + alpha
-    mean^2).
+    Attributes
+    ----------
+    name : str
+        The name of the likelihood in `HEADS`.
+    parameter : float
+        The dispersion: gamma of a Double Poisson (variance about mean / gamma), or alpha of a Negative Binomial
+        (variance mean + alpha mean^2).
+    loglik : float
+        The mean log-likelihood of the counts.
     """
 
     name: str
@@ -44,7 +51,7 @@ class FittedFamily(NamedTuple):
     loglik: float
 
     def distribution(self, mean: np.ndarray, factor: float = 1.0) -> CountDistribution:
-        """Return the distributions of rows with the means `mean`; the dispersion parameter is scaled by `factor`."""
+        """Return the distributions of rows with the means `mean`; `factor` multiplies the dispersion parameter."""
         mu = torch.from_numpy(np.ascontiguousarray(mean))
         return _FAMILIES[self.name](mu, torch.full_like(mu, factor * self.parameter), validate_args=False)
 
@@ -52,8 +59,8 @@ class FittedFamily(NamedTuple):
 def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]:
     """Fit the dispersion of a Double Poisson and of a Negative Binomial to the counts by maximum likelihood.
 
-    `mean` has the mean of every row, which stays as it is. Return both fits by name. Both distributions contain the
-    Poisson, at least approximately.
+    The mean of every row is fixed to `mean`. Return both fits by name. Both families contain the Poisson, at least
+    approximately.
     """
     if len(mean) > _MAX_FIT_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(len(mean), _MAX_FIT_ROWS, replace=False))
@@ -74,11 +81,22 @@ def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]
 
 
 class ProbabilityTable(NamedTuple):
-    """The probabilities of all counts by a fitted family for a grid of means, so that a check sums over them quickly.
+    """Probabilities of all counts by a fitted family for a grid of means, from which expectations are computed quickly.
 
-    `counts` are the counts and `mean` the means of the grid. `pmf` has the probabilities, and `score` the derivatives
-    of their logarithms by the logarithm of the dispersion parameter; shape (means, counts). `position` is the index of
-    each row's mean in the grid, and `sample` has the rows.
+    Attributes
+    ----------
+    counts : array, shape (counts,)
+        The counts 0, 1, 2, ...
+    mean : array, shape (means,)
+        The means of the grid.
+    pmf : array, shape (means, counts)
+        The probability of each count by the distribution with each mean.
+    score : array, shape (means, counts)
+        The derivatives of log(pmf) by the logarithm of the dispersion parameter.
+    position : array of int, shape (rows,)
+        The position in the grid of the mean nearest to each row's mean.
+    sample : CountRows
+        The rows.
     """
 
     counts: np.ndarray
@@ -93,21 +111,23 @@ class ProbabilityTable(NamedTuple):
         """The counts of the rows as integers."""
         return self.sample.y.astype(int)
 
-    def residual(self, values: np.ndarray) -> np.ndarray:
-        """Return the residuals of a regression of `values` on the count y, for each mean of the grid.
+    def compute_residuals(self, statistic: np.ndarray) -> np.ndarray:
+        """Return the residuals of a linear regression of a statistic on the count, under the distribution of each mean.
 
-        Shape: values (1 or means, counts) -> (means, counts).
+        `statistic` has its value for each count, shape (1, counts), or for each mean and count, shape (means, counts).
+        The residuals have shape (means, counts).
         """
-        y, s = (v - np.sum(self.pmf * v, axis=1, keepdims=True) for v in (self.counts[None], values))
+        y, s = (v - np.sum(self.pmf * v, axis=1, keepdims=True) for v in (self.counts[None], statistic))
         slope = np.sum(self.pmf * y * s, axis=1) / np.maximum(np.sum(self.pmf * y * y, axis=1), 1e-300)
         return np.asarray(s - slope[:, None] * y)
 
 
 @torch.no_grad()
-def tabulate(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> ProbabilityTable | None:
-    """Tabulate the probabilities of all counts by a fitted family for a grid of means; return None for large counts.
+def tabulate_probabilities(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> ProbabilityTable | None:
+    """Tabulate the probabilities of all counts by a fitted family for a grid of means that covers `mean`.
 
-    `mean` has the mean of every row of the sample. Counts above 20,000 are too large.
+    `mean` has the mean of every row of the sample. Return None if a count exceeds 20,000, because the table would be
+    too large.
     """
     # This count is exceeded with a probability of 1e-7.
     largest = float(family.distribution(np.array([mean.max()])).icdf(torch.tensor(1 - 1e-7))[0])
@@ -132,9 +152,14 @@ def tabulate(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> Proba
 
 
 class MomentTest(NamedTuple):
-    """A test of the share of rows with some property, such as zeros, against the share that a fitted family expects.
+    """Result of a test whether a share of rows, such as the share of zeros, is as expected by a fitted family.
 
-    `p_more` is the p-value if the observed share is larger than expected, `p_less` if it is smaller.
+    Attributes
+    ----------
+    observed, expected : float
+        The observed share, and the share that the fitted family expects.
+    p_more, p_less : float
+        One-sided p-values: that the observed share is larger, and that it is smaller than expected.
     """
 
     observed: float
@@ -142,10 +167,10 @@ class MomentTest(NamedTuple):
     p_more: float
     p_less: float
 
-    def shares(self, digits: int = 1) -> tuple[str, str]:
-        """Write the observed and the expected share in percent, with this number of decimals.
+    def format_shares(self, digits: int = 1) -> tuple[str, str]:
+        """Format the observed and the expected share in percent with `digits` decimals.
 
-        An expected share below 0, due to estimation, becomes 0.
+        An expected share below 0, which is possible because it is estimated, is shown as 0.
         """
         return percent(self.observed, digits), percent(max(self.expected, 0.0), digits)
 
@@ -155,13 +180,14 @@ class MomentTest(NamedTuple):
         return min(1.0, 2.0 * min(self.p_more, self.p_less))
 
 
-def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
-    """Test whether the mean of a statistic s(y) over the rows is as expected from the distributions of a table.
+def moment_test(table: ProbabilityTable, statistic: np.ndarray) -> MomentTest:
+    """Test whether the average of a statistic s(y) over the rows is as expected by the distributions of a table.
 
-    `values` has s of each count, shape (1, counts), or of each mean of the grid and each count, shape (means, counts).
+    `statistic` has s for each count, shape (1, counts), or for each mean of the grid and each count, shape (means,
+    counts).
     """
-    s = np.broadcast_to(values, table.pmf.shape)
-    residual, score = table.residual(s), table.residual(table.score)
+    s = np.broadcast_to(statistic, table.pmf.shape)
+    residual, score = table.compute_residuals(s), table.compute_residuals(table.score)
     share = table.sample.weight_or_ones / table.sample.weight_or_ones.sum()
     squares, cubes = (np.bincount(table.position, share**power, len(table.mean)) for power in (2, 3))
     information = squares @ np.sum(table.pmf * score * score, axis=1)
@@ -173,5 +199,5 @@ def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
     terms = share * residual[table.position, table.y]
     excess, observed = float(terms.sum()), float(share @ s[table.position, table.y])
     effect = design_effect(terms - share * excess, table.sample.group)
-    null = sum_null(effect * variance, effect**1.5 * third)
+    null = approximate_null(effect * variance, effect**1.5 * third)
     return MomentTest(observed, observed - excess, float(null.sf(excess)), float(null.cdf(excess)))
