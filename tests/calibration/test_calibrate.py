@@ -71,8 +71,8 @@ def test_rows_are_predicted_by_the_copies_that_left_them_out(five_folds, predict
 
 def test_a_row_has_no_part_in_the_map_of_its_own_prediction(five_folds, predictor):
     """With other counts in one part, its map stays the same to the last bit, and those of other parts change."""
-    y = np.where(five_folds.number == 3, five_folds.train.y + 7.0, five_folds.train.y)
-    changed = Folds(five_folds.train.replace(y=y), None, five_folds.number)
+    y = np.where(five_folds.fold_numbers == 3, five_folds.train.y + 7.0, five_folds.train.y)
+    changed = Folds(five_folds.train.replace(y=y), None, five_folds.fold_numbers)
     maps, other = (Recalibration.fit(predictor.predict_folds(folds))[1] for folds in (five_folds, changed))
     same = [torch.equal(one.value, two.value) for one, two in zip(maps, other, strict=True)]
     assert same == [False, False, False, True, False]
@@ -169,7 +169,7 @@ def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_scored_onc
     levels = {name: rows.calibration.intervals[name].scores for name in (MIXTURE, *WEIGHTS)}
     for number, part in enumerate(rows.parts):
         others = rows.held_out.part != number
-        assert (~others).sum() == (five_folds.number == number).sum()
+        assert (~others).sum() == (five_folds.fold_numbers == number).sum()
         for name, all_levels in levels.items():
             assert part.intervals[name].rows.tolist() == [others.sum()]
             assert part.is_recalibrated(name) == rows.calibration.is_recalibrated(name)

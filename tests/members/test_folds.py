@@ -89,10 +89,10 @@ def test_a_copy_never_sees_its_fold(kind):
     All networks of a training have one epoch, which held-out rows choose: this test has one epoch only.
     """
     folds, before = cross_fit_once(kind)
-    sample, inside = folds.train, folds.number == 2
+    sample, inside = folds.train, folds.fold_numbers == 2
     y = sample.y.copy()
     y[inside] = np.random.default_rng(4).permutation(sample.y[inside]) + 3.0
-    changed = Folds(sample.replace(y=y), None, folds.number)
+    changed = Folds(sample.replace(y=y), None, folds.fold_numbers)
     after = changed.fit(KINDS[kind][1](), seed=0)
     same = [
         torch.equal(compute_probabilities(one, sample), compute_probabilities(two, sample))
@@ -121,7 +121,7 @@ def test_copies_predict_their_folds_as_well_as_new_rows(kind):
     fresh = np.mean([loss(copy, new) for copy in copies], axis=0)
     error = np.hypot(held_out.std() / len(held_out) ** 0.5, fresh.std() / len(fresh) ** 0.5)
     assert held_out.mean() == pytest.approx(fresh.mean(), abs=3.0 * error)
-    seen = np.mean([loss(copy, train.rows(folds.number != k)).mean() for k, copy in enumerate(copies)])
+    seen = np.mean([loss(copy, train.rows(folds.fold_numbers != k)).mean() for k, copy in enumerate(copies)])
     assert seen < held_out.mean(), "rows of the fit look better than they are"
 
 
@@ -129,7 +129,7 @@ def test_folds_keep_groups_whole():
     group = np.repeat([f"person {k}" for k in range(12)], ROWS // 12)
     folds = Folds.from_rows(simulate_table().replace(group=group), None, seed=0)
     assert folds.are_crossed
-    assert all(len(set(folds.number[group == name])) == 1 for name in set(group))
+    assert all(len(set(folds.fold_numbers[group == name])) == 1 for name in set(group))
     parts = [set(held_out_rows.group) for held_out_rows in folds.held_out]
     assert set.union(*parts) == set(group)
     assert sum(map(len, parts)) == 12

@@ -148,7 +148,7 @@ def test_a_rough_fit_is_close_to_the_maximum_where_counts_vary_much():
     X = rng.beta(1.0, 3.0, (1500, 1))
     sample = CountRows(X, rng.poisson(np.exp(-2.0 + 7.0 * X[:, 0])).astype(float))
     exact, rough = (
-        fit_linear(make_head("double_poisson"), X, sample.replace(X=None), (True, True), 1e-3, rough=is_rough)
+        fit_linear(make_head("double_poisson"), X, sample.replace(X=None), (True, True), 1e-3, is_rough=is_rough)
         for is_rough in (False, True)
     )
     objective = exact.objective

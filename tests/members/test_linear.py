@@ -9,7 +9,7 @@ from scipy.optimize import approx_fprime, minimize
 from sklearn.linear_model import PoissonRegressor
 
 from ddpn.members.linear import fit_linear, sandwich, standardize
-from ddpn.members.linear_search import LinearObjective, inverse_information, maximize
+from ddpn.members.linear_search import LinearObjective, compute_covariance, minimize_exactly
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 
@@ -44,7 +44,7 @@ def test_gradient_and_hessian_are_those_of_differences(name, linear):
 @pytest.mark.parametrize("name", HEADS)
 def test_the_search_ends_at_a_maximum(name):
     objective = make_objective(name)
-    result = maximize(objective, objective.start())
+    result = minimize_exactly(objective, objective.start())
     assert result.converged
     assert result.gradient_norm <= 1e-6
     value, gradient = objective.value_and_gradient(result.theta)
@@ -56,7 +56,7 @@ def test_the_search_ends_at_a_maximum(name):
 def test_least_squares_of_large_counts_does_not_end_early():
     y = np.rint(1e6 * np.exp(0.5 * X[:, 0]))
     objective = make_objective("gaussian", linear=False, y=y, exposure=None)
-    actual = maximize(objective, objective.start())
+    actual = minimize_exactly(objective, objective.start())
     root = np.sqrt(WEIGHT)[:, None]
     design = np.c_[np.ones(N), X]
     expected = np.linalg.lstsq(root * design, root[:, 0] * y, rcond=None)[0]
@@ -67,7 +67,7 @@ def test_least_squares_of_large_counts_does_not_end_early():
 def test_a_curved_valley_is_followed_to_its_end():
     # One count a million times the others: from the common mean, the way to the maximum is long and bent.
     objective = make_objective("gaussian", y=np.r_[Y[:-1], 1e7], exposure=None)
-    result, start = maximize(objective, objective.start()), objective.start()
+    result, start = minimize_exactly(objective, objective.start()), objective.start()
     # A quasi-Newton method needs units in which the curvatures are alike.
     units = 1.0 / np.sqrt(np.abs(np.diag(objective.hessian(start))))
     peer = minimize(lambda u: objective.value_and_gradient(u * units)[0], start / units,
@@ -78,8 +78,8 @@ def test_a_curved_valley_is_followed_to_its_end():
 
 def test_information_is_inverted_in_its_own_units():
     hessian = np.array([[1e-13, 2e-8], [2e-8, 0.5]])
-    np.testing.assert_allclose(inverse_information(hessian, 4.0), np.linalg.inv(4.0 * hessian), rtol=1e-9)
-    flat = inverse_information(np.array([[1.0, 1.0], [1.0, 1.0]]), 1.0)
+    np.testing.assert_allclose(compute_covariance(hessian, 4.0), np.linalg.inv(4.0 * hessian), rtol=1e-9)
+    flat = compute_covariance(np.array([[1.0, 1.0], [1.0, 1.0]]), 1.0)
     assert np.isfinite(flat).all()
     assert flat[0, 0] > 1e10
 
@@ -96,7 +96,7 @@ def test_columns_have_weighted_mean_0_and_deviation_1_and_coefficients_go_back()
     np.testing.assert_allclose(repeated.mean(0), 0.0, atol=1e-9)
     np.testing.assert_allclose(repeated.std(0), 1.0, rtol=1e-9)
     theta = np.array([0.3, 1.0, -2.0, 0.5])
-    intercept, *slopes = result.to_columns(True) @ theta
+    intercept, *slopes = result.make_back_transform(True) @ theta
     np.testing.assert_allclose(intercept + WIDE @ slopes, theta[0] + result.transform(WIDE) @ theta[1:], rtol=1e-9)
 
 
@@ -134,7 +134,7 @@ def fit_peer(cov_type: str = "nonrobust", **options):
 
 def test_coefficients_and_their_covariance_are_those_of_statsmodels():
     fit, peer = fit_poisson(), fit_peer()
-    intercept, *slopes = fit.coordinates.to_columns(True) @ fit.optimum.theta
+    intercept, *slopes = fit.coordinates.make_back_transform(True) @ fit.optimum.theta
     np.testing.assert_allclose([intercept, *slopes], peer.params, rtol=1e-6)
     np.testing.assert_allclose(fit.covariances()[0], peer.cov_params(), rtol=1e-5)
     np.testing.assert_allclose(fit.covariances("robust")[0], fit_peer("HC0").cov_params(), rtol=1e-5)
@@ -191,7 +191,7 @@ def test_a_penalised_fit_is_that_of_scikit_learn(alpha):
 def test_a_rough_fit_is_nearly_the_exact_one():
     for alpha in (0.0, 0.1):
         np.testing.assert_allclose(
-            fit_poisson(alpha=alpha, rough=True).linear.raw(X), fit_poisson(alpha=alpha).linear.raw(X), atol=0.02
+            fit_poisson(alpha=alpha, is_rough=True).linear.raw(X), fit_poisson(alpha=alpha).linear.raw(X), atol=0.02
         )
 
 
@@ -205,7 +205,7 @@ def test_raw_outputs_that_follow_no_column_are_constants():
     assert covariance.shape == (4, 4)
     assert [len(row) for row in deviations] == [3, 1]
     numeric = approx_fprime(fit.optimum.theta, lambda t: fit.objective.value_and_gradient(t)[1], 1e-6)
-    back = block_diag(fit.coordinates.to_columns(True), np.ones((1, 1)))
+    back = block_diag(fit.coordinates.make_back_transform(True), np.ones((1, 1)))
     np.testing.assert_allclose(covariance, back @ np.linalg.inv(COUNTS.sum() * numeric) @ back.T, rtol=1e-2, atol=1e-6)
 
 
@@ -224,7 +224,7 @@ def test_scores_are_the_gradients_of_the_rows_losses(name):
 def test_the_expected_information_of_a_poisson_is_the_observed_one():
     objective = make_objective("poisson", alpha=0.3)
     theta = np.array([0.9, 0.4, -0.2])
-    (root,) = objective.information_roots(theta)
+    (root,) = objective.factor_information(theta)
     np.testing.assert_allclose(root @ root.T, objective.hessian(theta), rtol=1e-6)
     assert (np.triu(root, 1) == 0.0).all()
 
@@ -232,10 +232,10 @@ def test_the_expected_information_of_a_poisson_is_the_observed_one():
 def test_a_search_ends_after_as_many_steps_as_it_may_take():
     objective = make_objective("negative_binomial")
     start = objective.constant
-    early = maximize(objective, start, max_iter=3)
+    early = minimize_exactly(objective, start, max_iter=3)
     assert 0 < early.n_iter <= 3
     assert not early.converged
-    late = maximize(objective, start)
+    late = minimize_exactly(objective, start)
     assert late.converged
     assert early.n_iter < late.n_iter <= 200
     assert objective.value(late.theta) <= objective.value(early.theta) < objective.value(start)
@@ -244,7 +244,7 @@ def test_a_search_ends_after_as_many_steps_as_it_may_take():
 def test_the_start_is_the_line_of_a_poisson_glm_with_the_best_dispersion():
     objective = make_objective("double_poisson")
     poisson = make_objective("poisson")
-    line = maximize(poisson, poisson.start()).theta
+    line = minimize_exactly(poisson, poisson.start()).theta
     start = objective.start()
     np.testing.assert_allclose(start[:3], line, atol=0.01)
     assert objective.value(start) <= objective.value(objective.constant)
@@ -266,4 +266,4 @@ def test_a_column_far_from_zero_is_kept_and_its_copy_is_not():
     """Columns come in any order, and copies are moved and scaled."""
     x = np.column_stack([X[:, 0] + 1e6, X[:, 1], -3.0 * X[:, 0], X[:, 0] + X[:, 1], X[:, 0] ** 2])
     assert standardize(x, WEIGHT).kept.tolist() == [True, True, False, False, True]
-    assert standardize(x, WEIGHT, reduce=False).kept.all()
+    assert standardize(x, WEIGHT, drop_dependent=False).kept.all()

@@ -73,7 +73,7 @@ def choose_mixture_weights(sample: CountRows) -> np.ndarray:
     scores, mean = MixtureScores([sample]), compute_means(sample)[:, None]
     for dist in (Poisson(0.6 * mean), NegativeBinomial(1.3 * mean, torch.full_like(mean, 0.4)), Poisson(2.0 * mean)):
         scores.add([[dist]])
-    return scores.minimize_crps(scores.weight / scores.weight.sum())
+    return scores.minimize_crps(scores.row_weights / scores.row_weights.sum())
 
 
 class KnownMeans(Constant):
@@ -362,12 +362,12 @@ def test_weights_maps_and_levels_of_a_group_are_chosen_without_its_counts(
     Each step is given what the one before has chosen: the members for all, and distributions of members without maps
     for levels. Copies of members have not seen their fold either (tests/members/test_folds.py).
     """
-    inside = folds.number == scored
+    inside = folds.fold_numbers == scored
     y = folds.train.y.copy()
     y[inside] = np.random.default_rng(1).permutation(y[inside]) + 2.0
     results = []
     for counts in (folds.train.y, y):
-        rows = Folds(folds.train.replace(y=counts), None, folds.number)
+        rows = Folds(folds.train.replace(y=counts), None, folds.fold_numbers)
         predictor, held_out = mix_and_calibrate(rows, recalibrate)
         assert all(one.is_used for one in predictor.calibration.recalibrations.values())
         assert set(predictor.calibration.recalibrations) == ({"mixture", "glm", "line"} if recalibrate else set())
@@ -439,11 +439,11 @@ def test_out_of_fold_scores_are_those_of_the_copies_that_left_a_row_out(folds, m
     (entry,) = (entry for entry in shown.entries if entry["name"] == "mixture")
     crps = np.zeros(240)
     for number, part in enumerate(held_out.parts):
-        rows = folds.train.rows(folds.number == number)
+        rows = folds.train.rows(folds.fold_numbers == number)
         parts = [member.copies[number].predict_components(rows.X) for member in members.values()]
         mixture = mix_members(parts, [predictor.fold_weights[number][name] for name in members])
         dist = Recalibrated(mixture, part.recalibrations["mixture"].map)
-        crps[folds.number == number] = dist.crps(torch.from_numpy(rows.y)).numpy()
+        crps[folds.fold_numbers == number] = dist.crps(torch.from_numpy(rows.y)).numpy()
     assert entry["crps"] == pytest.approx(np.average(crps, weights=folds.train.weight))
     assert shown.evaluation.folds == 5
     assert shown.evaluation.effective_rows < 200

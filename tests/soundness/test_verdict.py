@@ -107,8 +107,8 @@ def test_every_row_is_scored_once_by_copies_that_left_it_out(model_and_fresh_row
     assert again.entries == board.entries
     assert again.evaluation.folds == 5
     # With other counts in a fold, the weights, maps and levels of its rows stay the same.
-    changed = folds.train.replace(y=np.where(folds.number == 2, folds.train.y + 5.0, folds.train.y))
-    other = predict_out_of_fold(predictor, Folds(changed, None, folds.number), CalibrationOptions(), whole.seed)
+    changed = folds.train.replace(y=np.where(folds.fold_numbers == 2, folds.train.y + 5.0, folds.train.y))
+    other = predict_out_of_fold(predictor, Folds(changed, None, folds.fold_numbers), CalibrationOptions(), whole.seed)
     for name in (MIXTURE, "trees", "glm"):
         levels = [predictions.parts[2].interval_level(0.9, name) for predictions in (rows, other)]
         assert levels[0] == levels[1]

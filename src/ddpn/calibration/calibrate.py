@@ -230,7 +230,7 @@ def fit_profile(folds: Folds, time_columns: Sequence[str] = (), clock: Clock = N
     leaves little time, only the first rows are used.
     """
     train, ignored = _take_affordable_rows(folds.train, clock), tuple(time_columns)
-    number = None if folds.number is None else folds.number[: len(train)]
+    number = None if folds.fold_numbers is None else folds.fold_numbers[: len(train)]
     if number is not None and len(np.unique(number)) > 1:
         profile, scores = FeatureProfile.cross_fit(train.X, train.weight, number, ignored)
         return Calibration(profile=profile, ood=OODScores.fit(scores, OOD_ALPHA))

@@ -1,7 +1,7 @@
-"""`MEMBERS`, the registry of members: kinds of models that predict count distributions and can be mixed.
+"""The registry of members: the kinds of models that predict count distributions and can be mixed.
 
-A new kind of member is one class (see `Member`) and one line: `MEMBERS["name"] = Class`. Listing the names imports
-nothing.
+To add a kind of member, write a subclass of `Member` and register it: `MEMBERS["name"] = MyMember`. Listing the names
+in `MEMBERS` does not import the classes.
 """
 
 from collections.abc import Iterable
@@ -32,12 +32,12 @@ MEMBERS = Registry(
 
 
 def list_mixable_members() -> list[str]:
-    """List the names of all members but the networks: those that can be mixed with networks or compared with them."""
+    """List the names of all members except "networks", which can be mixed or compared with the networks."""
     return [name for name in MEMBERS if name != "networks"]
 
 
 def format_member_label(name: str, member: "Member | type[Member]") -> str:
-    """Return what tables and reports call a member: its `label`, or its name with spaces if it has no label.
+    """Return the name of a member in tables and reports: its `label`, or else `name` with spaces for underscores.
 
     `member` is a fitted `Member` or its class.
     """
@@ -45,9 +45,10 @@ def format_member_label(name: str, member: "Member | type[Member]") -> str:
 
 
 def find_member_name(word: str, names: Iterable[str] = MEMBERS) -> str:
-    """Find the name of the member that a user means by `word`: its name, or its label in the leaderboard.
+    """Find the registered name of a member, given its name or its label in the leaderboard.
 
-    `names` are the candidates. Raise a `ConfigError` with a suggestion if none of them is meant.
+    `word` is the user's input and `names` are the candidates. Raise a `ConfigError` with a suggestion if `word` matches
+    no candidate.
 
     >>> find_member_name("trees"), find_member_name("Boosted trees")
     ('trees', 'trees')

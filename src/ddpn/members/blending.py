@@ -1,7 +1,8 @@
-"""Mix members, and choose their weights by the CRPS of held-out rows.
+"""Mix members, and choose their mixture weights by the CRPS of held-out rows.
 
-The components of a member are the distributions that it predicts for a row, as batches of shape (rows, k) with equal
-weights (`Member.predict_components`). A block is a set of rows that are predicted together.
+A member may predict several distributions per row, its components (`Member.predict_components`). They come as a list of
+batches. A batch of shape (rows, k) holds k components of each row, all with the same weight. Rows are predicted in
+blocks, to limit the use of memory.
 """
 
 from collections.abc import Sequence
@@ -32,133 +33,139 @@ _MIN_WEIGHT = 0.005
 
 
 def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixture:
-    """Mix batches of distributions row by row. Shape: batch i (rows, k_i) -> (rows,).
+    """Return the weighted mixture of several batches of distributions, row by row.
 
-    `weights` has one weight per batch, which is divided equally among its k_i distributions of a row. If some batches
-    are distributions of counts and others are not, the others (such as Normals) are rounded to counts.
+    Every batch has shape (rows, k), where k may differ; the mixture has shape (rows,). `weights` has one weight per
+    batch, which is divided equally among its k distributions. If only some batches are count distributions, the
+    continuous ones (such as Normals) are rounded to counts.
     """
     if len(distributions) == 1:
         return Mixture(distributions[0])
     counts = [isinstance(dist, CountDistribution) for dist in distributions]
     is_one_kind = all(counts) or not any(counts)
-    parts: list[Any] = list(distributions) if is_one_kind else list(map(discretize, distributions))
-    shares = [np.full(part.batch_shape[-1], w / part.batch_shape[-1]) for part, w in zip(parts, weights, strict=True)]
-    return Mixture.concatenate(parts, torch.from_numpy(np.concatenate(shares)))
+    batches: list[Any] = list(distributions) if is_one_kind else list(map(discretize, distributions))
+    sizes = [batch.batch_shape[-1] for batch in batches]
+    shares = [np.full(size, weight / size) for size, weight in zip(sizes, weights, strict=True)]
+    return Mixture.concatenate(batches, torch.from_numpy(np.concatenate(shares)))
 
 
-def mix_members(parts: Sequence[Sequence[Distribution]], weights: Sequence[float]) -> Mixture:
-    """Mix members; the weight of a member is divided equally among its batches of components.
+def mix_members(components: Sequence[Sequence[Distribution]], weights: Sequence[float]) -> Mixture:
+    """Return the weighted mixture of several members, row by row.
 
-    `parts` holds the components of each member, and `weights` the weight of each member.
+    `components` holds the batches of components of each member, and `weights` the mixture weight of each member, which
+    is divided equally among its batches.
     """
-    flat = [
-        (part, weight / len(components))
-        for components, weight in zip(parts, weights, strict=True)
-        for part in components
+    weighted_batches = [
+        (batch, weight / len(batches)) for batches, weight in zip(components, weights, strict=True) for batch in batches
     ]
-    return mix([part for part, _ in flat], [weight for _, weight in flat])
+    return mix([batch for batch, _ in weighted_batches], [weight for _, weight in weighted_batches])
 
 
-def stack_parts(parts: Sequence[Distribution]) -> Any:
+def stack_components(batches: Sequence[Distribution]) -> Any:
     """Combine the components of a member into one batch of shape (rows, k) with equal weights.
 
-    If they differ in family or in k, the result has k = 1: the mixture of all components.
+    If the batches have different families or sizes, return their mixture instead, as a batch of shape (rows, 1).
     """
-    joined = join_stacks(parts)
-    if len(joined) == 1 and len({part.batch_shape[-1] for part in parts}) == 1:
+    joined = join_stacks(batches)
+    if len(joined) == 1 and len({batch.batch_shape[-1] for batch in batches}) == 1:
         return joined[0]
-    mixture = mix_members([parts], [1.0])
+    mixture = mix_members([batches], [1.0])
     return reshape_batch(mixture, (*mixture.batch_shape, 1))
 
 
-#: The components of one member, for each block of rows.
-Blocks = Sequence[Sequence[Distribution]]
+#: The components of one member: for each block of rows, a list of batches.
+BlockComponents = Sequence[Sequence[Distribution]]
 
 
 class MixtureScores:
-    """The CRPS of single members and of pairs of members, from which the CRPS of any mixture of them follows.
+    """Computes the CRPS of any mixture of members from the CRPS of each member and of each pair of members.
 
-    Mixture weights are chosen with it, because other weights need no new predictions. The CRPS is quadratic in the
-    distribution: let c_i be the CRPS of member i, c_ij that of the equal mixture of members i and j, and G_ij = 2 (c_i
-    + c_j) - 4 c_ij. Then the mixture with weights w has the CRPS sum_i w_i c_i - sum_{i<j} w_i w_j G_ij, exactly.
+    Optimising mixture weights is therefore cheap: no distribution is evaluated again. The CRPS is quadratic in the
+    predicted distribution. Let c_i be the CRPS of member i, c_ij the CRPS of the equal mixture of members i and j, and
+    G_ij = 2 (c_i + c_j) - 4 c_ij. Then the mixture with weights w has exactly the CRPS sum_i w_i c_i - sum_{i<j} w_i
+    w_j G_ij.
 
-    `blocks` holds the rows to score, block by block.
+    `blocks` holds the rows to score, divided into blocks.
     """
 
     def __init__(self, blocks: Sequence[CountRows]) -> None:
-        self.blocks, self.members, rows = list(blocks), list[Blocks](), sum(map(len, blocks))
-        self.raw_member_crps, self.ensemble_bonus = np.zeros((0, rows)), np.zeros((0, rows))
+        self.blocks, self.members, rows = list(blocks), list[BlockComponents](), sum(map(len, blocks))
+        self.raw_member_crps, self.ensemble_gain = np.zeros((0, rows)), np.zeros((0, rows))
         self.pair_gain = np.zeros((0, 0, rows))
 
     @property
-    def weight(self) -> np.ndarray:
-        """The weight of each row."""
+    def row_weights(self) -> np.ndarray:
+        """The sample weight of each scored row."""
         return np.concatenate([block.weight_or_ones for block in self.blocks])
 
-    def add(self, member: Blocks, size: int | None = None) -> None:
-        """Score a member alone and mixed with each earlier member; `member` holds its components for every block.
+    def add(self, components: BlockComponents, n_components: int | None = None) -> None:
+        """Score a new member, alone and mixed with each member added before.
 
-        Distributions that are not of counts, such as Normals, are rounded to counts. `size` is the number of
-        components with which the member predicts a new row. It is larger than the number of components in `member` if a
-        held-out row is predicted only by the copy that left it out. The CRPS with `size` components is then estimated.
+        `components` holds its batches of components for every block. Continuous distributions, such as Normals, are
+        rounded to counts. `n_components` is the number of components with which the member predicts new rows. A
+        cross-fitted member has more components for new rows than for held-out rows, which only one of its copies
+        predicts. Its CRPS with all components is then estimated.
         """
-        member = [list(map(discretize, parts)) for parts in member]
-        n, bonus = len(self.members), np.zeros(self.raw_member_crps.shape[1])
-        member_crps = self._score_blocks([member], [1.0])
-        n_scored = sum(part.batch_shape[-1] for part in member[0])
-        if size is not None and size > n_scored > 1:
-            bonus = self._compute_bonus(member, member_crps, n_scored, size)
+        components = [list(map(discretize, batches)) for batches in components]
+        n, ensemble_gain = len(self.members), np.zeros(self.raw_member_crps.shape[1])
+        member_crps = self._score_blocks([components], [1.0])
+        n_scored = sum(batch.batch_shape[-1] for batch in components[0])
+        if n_components is not None and n_components > n_scored > 1:
+            ensemble_gain = self._estimate_ensemble_gain(components, member_crps, n_scored, n_components)
         gain = np.zeros((n + 1, n + 1, len(member_crps)))
         gain[:n, :n] = self.pair_gain
         for j, (other, other_crps) in enumerate(zip(self.members, self.raw_member_crps, strict=True)):
             pair = np.maximum(
-                2.0 * (member_crps + other_crps) - 4.0 * self._score_blocks([member, other], [0.5, 0.5]), 0.0
+                2.0 * (member_crps + other_crps) - 4.0 * self._score_blocks([components, other], [0.5, 0.5]), 0.0
             )
-            gain[n, j] = pair - bonus - self.ensemble_bonus[j]
-        self.members.append(member)
-        self.raw_member_crps, self.ensemble_bonus = (
+            gain[n, j] = pair - ensemble_gain - self.ensemble_gain[j]
+        self.members.append(components)
+        self.raw_member_crps, self.ensemble_gain = (
             np.concatenate([self.raw_member_crps, member_crps[None]]),
-            np.concatenate([self.ensemble_bonus, bonus[None]]),
+            np.concatenate([self.ensemble_gain, ensemble_gain[None]]),
         )
         self.pair_gain = gain
 
     @property
     def member_crps(self) -> np.ndarray:
-        """The CRPS of every member on every row. Shape: (members, rows)."""
-        return self.raw_member_crps - self.ensemble_bonus
+        """The CRPS of each member on each row. Shape: (members, rows)."""
+        return self.raw_member_crps - self.ensemble_gain
 
-    def _compute_bonus(self, member: Blocks, mixture_crps: np.ndarray, n_scored: int, size: int) -> np.ndarray:
-        """Estimate how much a mixture of `size` distributions lowers the CRPS of a mixture of `n_scored` of them.
+    def _estimate_ensemble_gain(
+        self, components: BlockComponents, mixture_crps: np.ndarray, n_scored: int, n_components: int
+    ) -> np.ndarray:
+        """Estimate by how much the CRPS of each row would fall with `n_components` instead of `n_scored` components.
 
-        If D is the mean distance between two of the distributions, the CRPS of a mixture of k of them is (k - 1) / 2k D
-        below their mean CRPS. `mixture_crps` is the CRPS of the mixture of the `n_scored` distributions in `member`.
-        Shape: (rows,).
+        If D is the mean distance between two components, the CRPS of a mixture of k components is their mean CRPS minus
+        (k - 1) / (2 k) D. `mixture_crps` is the CRPS of each row for the mixture of the `n_scored` components in
+        `components`. The result has shape (rows,).
         """
         singles = [
-            self._score_blocks([[_take_component(parts, j) for parts in member]], [1.0]) for j in range(n_scored)
+            self._score_blocks([[_select_component(batches, j) for batches in components]], [1.0])
+            for j in range(n_scored)
         ]
         distance = np.maximum((np.mean(singles, axis=0) - mixture_crps) * 2.0 * n_scored / (n_scored - 1.0), 0.0)
-        return distance * ((size - 1.0) / (2.0 * size) - (n_scored - 1.0) / (2.0 * n_scored))
+        return distance * ((n_components - 1.0) / (2.0 * n_components) - (n_scored - 1.0) / (2.0 * n_scored))
 
-    def _score_blocks(self, members: Sequence[Blocks], weights: Sequence[float]) -> np.ndarray:
-        """Compute the CRPS of every row for the mixture of these members. Shape: (rows,)."""
+    def _score_blocks(self, members: Sequence[BlockComponents], weights: Sequence[float]) -> np.ndarray:
+        """Compute the CRPS of each row for a mixture of members, given their components and mixture weights."""
         scores = []
-        for sample, *parts in zip(self.blocks, *members, strict=True):
+        for sample, *components in zip(self.blocks, *members, strict=True):
             check_deadline()
-            dist = mix_members(parts, weights)
+            dist = mix_members(components, weights)
             scores.append(crps(censor_rows(dist, sample.limit), torch.from_numpy(sample.y)).double().numpy())
         return np.concatenate(scores)
 
     def compute_crps(self, weights: np.ndarray) -> np.ndarray:
-        """Compute the CRPS of every row for the mixture with these weights of the members. Shape: (rows,)."""
+        """Compute the CRPS of each row for the mixture of all members with these mixture weights."""
         return weights @ self.member_crps - np.einsum("i,j,ijr->r", weights, weights, self.pair_gain)
 
-    def minimize_crps(self, row_share: np.ndarray) -> np.ndarray:
-        """Find the mixture weights with the smallest mean CRPS, a convex problem on the simplex.
+    def minimize_crps(self, row_weights: np.ndarray) -> np.ndarray:
+        """Find the mixture weights with the smallest weighted mean CRPS, a convex problem on the simplex.
 
-        `row_share` holds the weights of the rows in this mean, which add up to 1.
+        `row_weights` holds the weight of each row in this mean. They must add up to 1.
         """
-        crps, gain = self.member_crps @ row_share, self.pair_gain @ row_share
+        crps, gain = self.member_crps @ row_weights, self.pair_gain @ row_weights
         both, n = gain + gain.T, len(crps)
         result = minimize(
             lambda w: w @ crps - 0.5 * w @ both @ w,
@@ -173,29 +180,29 @@ class MixtureScores:
         return weights / weights.sum()
 
 
-def _take_component(parts: Sequence[Distribution], number: int) -> list[Distribution]:
-    """Select one component per row, the one with this number, as a batch of shape (rows, 1).
+def _select_component(batches: Sequence[Distribution], index: int) -> list[Distribution]:
+    """Select one component of each row from a list of batches, and return it as a batch of shape (rows, 1).
 
-    Components are numbered from 0 on through all batches of `parts`.
+    `index` counts from 0 and continues from one batch to the next.
     """
-    for part in parts:
-        rows, k = part.batch_shape
-        if number < k:
-            flat = reshape_batch(part, (rows * k,))
-            return [reshape_batch(select_rows(flat, torch.arange(rows) * k + number), (rows, 1))]
-        number -= k
-    raise IndexError(number)
+    for batch in batches:
+        rows, k = batch.batch_shape
+        if index < k:
+            flat = reshape_batch(batch, (rows * k,))
+            return [reshape_batch(select_rows(flat, torch.arange(rows) * k + index), (rows, 1))]
+        index -= k
+    raise IndexError(index)
 
 
-def choose_mixture_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
-    """Choose mixture weights by held-out CRPS, shrunk towards equal weights; `weight` holds the weights of the rows.
+def choose_mixture_weights(scores: MixtureScores, row_weights: np.ndarray) -> np.ndarray:
+    """Choose mixture weights by held-out CRPS, shrunk towards equal weights.
 
-    A few hundred rows determine the weights poorly, and members whose epochs were chosen on the same rows look better
-    than they are. So the best weights are moved towards equal ones as long as the mean CRPS rises by at most half a
-    standard error of the paired difference. (This is the rule of Breiman, Friedman, Olshen and Stone, 1984, with equal
-    weights as the simplest model.)
+    `row_weights` holds the sample weight of each row. A few hundred rows determine mixture weights poorly, and members
+    whose epochs were chosen on the same rows look better than they are. The best weights are therefore moved towards
+    equal weights until the mean CRPS is half a standard error worse, by the paired differences of rows. This is the
+    one-standard-error rule of Breiman, Friedman, Olshen and Stone (1984), with equal weights as the simplest model.
     """
-    share = weight / weight.sum()
+    share = row_weights / row_weights.sum()
     best = scores.minimize_crps(share)
     equal = np.full(len(best), 1.0 / len(best))
     lowest = scores.compute_crps(best)

@@ -1,4 +1,4 @@
-"""`Constant`: a member that predicts the same distribution for all rows, with which others are compared."""
+"""The member `Constant`, a baseline that predicts the same distribution for every row."""
 
 import json
 from collections.abc import Mapping
@@ -21,18 +21,19 @@ from ddpn.tables.columns import ColumnTable
 
 
 class Constant(Member):
-    """A member that predicts one distribution for all rows, fitted by maximum likelihood.
+    """A baseline member that predicts the same distribution for every row, fitted by maximum likelihood.
 
-    The likelihood is the one among several under which the counts are most likely. An exposure multiplies the location.
+    By default, `fit` tries several likelihoods and keeps the one under which the counts are most probable. If rows have
+    exposures, the location of the distribution is proportional to the exposure.
 
     Parameters
     ----------
     head : Head
         The likelihood.
-    raw : Tensor
-        The raw outputs of all rows. Shape: (raw outputs,).
+    raw : Tensor, shape (head.n_raw,)
+        The fitted inputs of the head, such as log mu and log alpha, which all rows share.
     unit : float
-        The exposure that counts as 1.
+        The reference exposure: exposures are divided by this number.
 
     Examples
     --------
@@ -63,7 +64,11 @@ class Constant(Member):
         *,
         head: Head | None = None,
     ) -> Self:
-        """Fit the raw outputs of a likelihood; by default, of the likelihood under which the counts are most likely."""
+        """Fit one distribution to the counts of all rows by maximum likelihood.
+
+        `head` is the likelihood. If it is None, all baseline likelihoods (`Head.is_baseline`) are fitted, and the one
+        with the lowest negative log-likelihood is kept. `validation`, `seed` and `clock` are ignored.
+        """
         kinds = [kind for kind in HEADS.values() if kind.is_count and kind.is_baseline and not kind.exposure_is_total]
         candidates = [make_head(kind.name) for kind in kinds] if head is None else [head]
         unit = choose_exposure_unit(train, candidates[0].exposure_is_total)
@@ -78,7 +83,7 @@ class Constant(Member):
 
     @property
     def likelihood(self) -> str:
-        """The name of the likelihood."""
+        """The name of the likelihood, such as "negative_binomial"."""
         return self.head.name
 
     def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:

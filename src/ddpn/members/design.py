@@ -1,4 +1,4 @@
-"""`Design`: the matrix of inputs of a `CountGLM`, whose columns have a coefficient each."""
+"""The design matrix of a `CountGLM`, with one column per coefficient except the intercept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,17 @@ from ddpn.tables.schema import Schema
 
 @dataclass
 class Design:
-    """Converts tables to the matrix of a `CountGLM`: numbers, and an indicator per level but the reference level.
+    """Converts tables to the design matrix of a `CountGLM`, with treatment coding of categorical columns.
 
-    The reference level of a categorical column is the first in alphabetical order.
+    Numeric columns are used unchanged. A categorical column becomes one indicator column per level, except for the
+    reference level, which is the first in alphabetical order.
 
     Parameters
     ----------
     schema : Schema
         The columns of the table.
     levels : dict of str to tuple of str
-        The levels of each categorical column, the reference level first.
+        The levels of each categorical column, with the reference level first.
 
     Examples
     --------
@@ -42,9 +43,9 @@ class Design:
 
     @classmethod
     def from_table(cls, table: ColumnTable) -> Self:
-        """Make the design for the columns of a table and the levels that occur in them.
+        """Create the design for a training table, from its columns and the levels that occur in them.
 
-        The table must have no missing values (`check_complete`).
+        The table must not contain missing values (see `check_complete`).
         """
         levels = {
             column.name: tuple(sorted(column.levels[code] for code in np.unique(column.values).tolist()))
@@ -55,7 +56,7 @@ class Design:
 
     @property
     def names(self) -> list[str]:
-        """The names of the coefficients, such as "age" or "ward = B"."""
+        """The names of the matrix columns, such as "age" or "ward = B"."""
         return [
             named
             for name in self.schema.names
@@ -63,13 +64,13 @@ class Design:
         ]
 
     def read(self, X: Any) -> np.ndarray:
-        """Parse a new table and build its design matrix; raise an `InputError` for missing values or unseen levels."""
+        """Parse a new table and return its design matrix; raise an `InputError` for missing values or unseen levels."""
         table = self.schema.parse(X)
         check_complete(table, table.index, "Fill or drop such rows, or use CountRegressor, which accepts them")
         return self.matrix(table)
 
     def matrix(self, table: ColumnTable) -> np.ndarray:
-        """Build the design matrix of a parsed table without missing values. Shape: (rows, coefficients), float64."""
+        """Return the float64 design matrix of a parsed table, which must not contain missing values."""
         parts = [
             _encode_levels(column, self._codes[column.name], table.index)
             if column.is_category
@@ -79,24 +80,25 @@ class Design:
         return np.concatenate(parts, axis=1)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as values that JSON can hold."""
+        """Return the schema and the levels as a dictionary that can be written as JSON."""
         return {"schema": self.schema.as_dict(), "levels": self.levels}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """Rebuild a design from the result of `as_dict`."""
+        """Recreate a design from the dictionary that `as_dict` returned."""
         return cls(Schema.from_dict(fields["schema"]), read_levels(fields["levels"]))
 
 
 def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Convert the levels of each categorical column, as JSON holds them, to tuples of text."""
+    """Convert the levels of each categorical column from lists, as read from JSON, to tuples of strings."""
     return {name: tuple(map(str, levels)) for name, levels in fields.items()}
 
 
 def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
-    """Raise an `InputError` that names the columns and rows with missing values, if there are any.
+    """Raise an `InputError` if the table has missing values, because they have no coefficient.
 
-    A missing value has no coefficient. `labels` are the names of the rows, and `remedy` is a sentence on what to do.
+    The message names the columns and rows. `labels` holds the names of the rows, and `remedy` is a phrase that tells
+    the user what to do.
     """
     missing = {column.name: column.is_missing for column in table}
     missing = {name: mask for name, mask in missing.items() if mask.any()}

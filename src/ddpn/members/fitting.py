@@ -1,4 +1,8 @@
-"""Fit one member: to as many rows as there is time for, in this process or as jobs."""
+"""Fit one member within a time limit, in this process or as jobs.
+
+Under a time limit, a member is first fitted to a sample of the training rows. If time is left, it is fitted again to
+more rows.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -26,21 +30,22 @@ TIME_IS_UP = "the time budget is too short"
 
 
 def is_member_error(error: Exception) -> bool:
-    """Return True if an error is a failure of the member's method, not of the user's input or of the machine."""
+    """Return True if the member's method failed, rather than the user's input or the machine (files, memory)."""
     return isinstance(error, JobError) or not isinstance(error, DDPNError | OSError | MemoryError)
 
 
 def describe_member_error(error: Exception) -> str:
-    """Describe the error of a member's fit, as the reason why the mixture is fitted without this member."""
+    """Describe an error in the fit of a member, to explain why the mixture does without this member."""
     return str(error).removesuffix(".") if isinstance(error, JobError) else f"it raised {describe_error(error)}"
 
 
 @dataclass(frozen=True)
 class MemberFit:
-    """The outcome of a member's fit: the fitted member and its seconds, or the reason why there is no member.
+    """The result of fitting a member: the member and its fitting time in seconds, or the reason why the fit failed.
 
-    `n_rows` is the number of training rows if a time limit determined it, else None. `error` is the error that ended
-    the fit, if any. `is_interrupted` is True if Ctrl-C ended the fit; there may be a member nevertheless.
+    `n_rows` is the number of training rows, or None if there was no time limit. `error` is the exception that ended the
+    fit, if any. `is_interrupted` is True if the user pressed Ctrl-C; `member` may then still hold the best result so
+    far.
     """
 
     member: Member | None = None
@@ -52,22 +57,22 @@ class MemberFit:
 
 
 class MemberFitter:
-    """Fits members one after the other, each to as many rows as there is time for.
+    """Fits members one after the other, each to as many training rows as the time limit allows.
 
     Parameters
     ----------
     specs : sequence of MemberSpec
-        All members to fit. With `jobs`, those that are certain to be fitted start at the same time.
+        All members to fit.
     folds : Folds
         The training rows and the held-out rows.
     seed : int
-        The seed of the fits.
+        The seed of all fits.
     clock : Clock
-        The time limit of all members together.
+        The time limit of all fits together.
     on_step : callable
-        Called with a line before a member is fitted again, to more rows.
+        Called with a progress message before a member is fitted again to more rows.
     jobs : JobOptions or None
-        How members are fitted as jobs; None for this process.
+        Options for fitting members as parallel jobs. None fits them in this process.
     """
 
     def __init__(
@@ -86,9 +91,9 @@ class MemberFitter:
         self._fits: dict[int, MemberJobs] = {}
 
     def fit(self, spec: MemberSpec, members_left: int) -> MemberFit:
-        """Fit a member to as many rows as time allows, estimated from the time that fewer rows took.
+        """Fit a member to as many rows as the time limit allows, estimated from a fit to fewer rows.
 
-        `members_left` is the number of members, including this one, that share the time left.
+        `members_left` is the number of members, including this one, that share the remaining time.
         """
         total, started = len(self.folds.train), time.monotonic()
         has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
@@ -123,37 +128,45 @@ class MemberFitter:
         return replace(fit, n_rows=rows)
 
     def _start_clock(self, spec: MemberSpec, members_left: int) -> Clock:
-        """Start the time limit of one member; a baseline has none."""
+        """Start the clock of one member, with its share of the remaining time; a baseline has no limit."""
         if spec.is_baseline:
             return NO_LIMIT  # it takes almost no time, and is the model if nothing else can be fitted
         # Jobs run at the same time.
         return start_member_clock(self.clock, 1 if self.jobs is not None else members_left)
 
     def _guess_rows(self) -> int:
-        """Guess the number of rows of the first fit, before any time was measured; more columns mean fewer rows."""
+        """Guess how many rows the first fit can afford, from the time left and the number of columns."""
         columns = max(_TYPICAL_COLUMNS, *tuple(getattr(self.folds.train.X, "shape", ()))[1:2])
         guess = max(MIN_FIRST_ROWS, FIRST_ROWS_PER_SECOND * self.clock.left) * _TYPICAL_COLUMNS / columns
         return max(_MIN_ROWS, int(guess))
 
-    def _choose_rows(self, rows: int) -> Folds:
-        """Draw about this many training rows at random, as whole groups; return them as `Folds`."""
-        train, number = self.folds.train, self.folds.number
+    def _sample_rows(self, rows: int) -> Folds:
+        """Return `Folds` with a random sample of about `rows` training rows. Groups are kept whole.
+
+        If `rows` is at least the number of training rows, or if the sample would miss a fold, return all rows.
+        """
+        train, fold_numbers = self.folds.train, self.folds.fold_numbers
         if rows >= len(train):
             return self.folds
         chosen = draw_held_out_rows(len(train), rows / len(train), self.seed, train.group)
-        if number is not None and len(np.unique(number[chosen])) <= number.max():
+        if fold_numbers is not None and len(np.unique(fold_numbers[chosen])) <= fold_numbers.max():
             return self.folds  # every fold needs some rows
-        return replace(self.folds, train=train.rows(chosen), number=None if number is None else number[chosen])
+        sampled_folds = None if fold_numbers is None else fold_numbers[chosen]
+        return replace(self.folds, train=train.rows(chosen), fold_numbers=sampled_folds)
 
     def _fit_to_rows(self, spec: MemberSpec, rows: int, clock: Clock) -> MemberFit:
-        """Fit a member to this many training rows; an error of the member becomes the reason of the `MemberFit`."""
+        """Fit a member to a sample of about `rows` training rows within the limit of `clock`.
+
+        If the fit fails, the returned `MemberFit` has no member, but the reason. Errors that are not the member's fault
+        are raised.
+        """
         started = time.monotonic()
         try:
             with clock.limit():
                 if self.jobs is not None and not spec.is_baseline:
                     member, seconds = self._fit_as_job(spec, self.jobs, rows, clock)
                 else:
-                    member = self._choose_rows(rows).fit(spec, self.seed, clock)
+                    member = self._sample_rows(rows).fit(spec, self.seed, clock)
                     seconds = time.monotonic() - started
         except NotApplicableError as error:
             return MemberFit(reason=str(error))
@@ -168,13 +181,13 @@ class MemberFitter:
         return MemberFit(member, seconds, is_interrupted=member.interrupted)
 
     def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, rows: int, clock: Clock) -> tuple[Member, float]:
-        """Fit a member to this many rows as a job; return the member and the seconds that its fit took.
+        """Fit a member to a sample of `rows` training rows as a job; return the member and its fitting time in seconds.
 
-        The first call for a number of rows starts the jobs of all members that are certain to be fitted, so that they
-        run at the same time. Later calls return members that are already fitted.
+        The first call for a number of rows starts the jobs of all members that do not depend on the results of others,
+        so that they run in parallel. Later calls only collect the results.
         """
         if rows not in self._fits:
-            self._fits[rows] = MemberJobs(jobs, self._choose_rows(rows), self.seed)
+            self._fits[rows] = MemberJobs(jobs, self._sample_rows(rows), self.seed)
         together = [other for other in self.specs if other is spec or not (other.larger_than or other.is_baseline)]
         member = self._fits[rows].fit(spec.name, together, clock)
         return member, self._fits[rows].seconds[spec.name]

@@ -1,25 +1,27 @@
-"""Fit members so that held-out rows can be predicted: the same for every kind of member.
+"""Divide rows into training and held-out rows, and fit members so that they can predict the held-out rows.
 
-Which rows are used for what, when a mixture is fitted:
+Rows are used as follows when a mixture is fitted:
 
-- **Without validation rows** (up to 5,000 training rows), the training rows are divided into five folds; groups of rows
-  stay together. For each fold, a copy of the whole member, with its encoder, screening and settings, is fitted to the
-  rows of the other folds. The member is the mixture of its copies, and each copy predicts the fold that it left out.
+- **Without validation rows** (up to 5,000 training rows), members are cross-fitted. The training rows are divided into
+five folds; groups of rows stay together. For each fold, a copy of the whole member, including its encoder, column
+selection and settings, is fitted to the rows of the other folds. Each copy predicts the fold that it left out. New rows
+are predicted by the mixture of all copies.
 - **With validation rows**, a member is fitted once, to the training rows, and predicts the validation rows.
 
-These held-out predictions are made once (`ddpn.members.held_out`). They choose the weights of the mixture, decide
-whether its distributions are recalibrated, and calibrate its intervals. Without test rows, the rows of each fold are
-also scored: by the copies that left the fold out, with weights, a map of the cdf and interval levels that were fitted
-to the held-out predictions of the other folds. This is cross-fitting of one level. The weights, map and levels of a
-fold are fitted to no count of that fold, but the copies that predicted the other folds were fitted to counts of this
-fold. Only nested cross-validation, with further copies that leave out two folds each, would avoid this. Weights, map
-and levels are a handful of numbers, shrunk towards equal weights, the identity and the nominal coverage, and fresh rows
-have about the same scores (tests/soundness/test_verdict.py).
+These held-out predictions are computed once (`ddpn.members.held_out`). They are used to choose mixture weights, to
+decide whether distributions are recalibrated, and to calibrate intervals. Without test rows, they also yield the
+out-of-fold scores. A fold is then scored by the copies that left it out, and the mixture weights, the recalibration map
+and the interval levels are fitted to the held-out predictions of the other folds.
 
-Held-out rows choose two more things: the epoch that each training of networks keeps (one number, by the mean score of
-all rows together), and whether a map of the cdf is used (yes or no). Everything with many parameters, such as the
-encoding of columns, splits and network weights, is learned from the other rows alone. After calibration no member is
-fitted again. Test rows choose nothing.
+This is cross-fitting of one level. The weights, map and levels of a fold use no count of that fold, but the copies that
+predicted the other folds were fitted to it. Only nested cross-validation, with copies that leave out two folds each,
+would avoid this. Weights, map and levels are a handful of numbers, shrunk towards equal weights, the identity and the
+nominal coverage, and new rows have about the same scores (tests/soundness/test_verdict.py).
+
+Held-out rows determine two more things: the epoch that each training of networks keeps (one number, chosen by the mean
+score of all rows), and whether a recalibration map is used. Everything with many parameters, such as the encoding of
+columns, splits of trees and weights of networks, is learned from the other rows alone. No member is fitted again after
+calibration. Test rows are used for scores only.
 """
 
 import json
@@ -32,7 +34,7 @@ from typing import Self
 import numpy as np
 from torch.distributions import Distribution
 
-from ddpn.members.blending import stack_parts
+from ddpn.members.blending import stack_components
 from ddpn.members.member import Member, MemberSpec, NotApplicableError
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, SMALL_TABLE_ROWS, assign_folds, draw_held_out_rows
@@ -51,20 +53,21 @@ _FACTS, _MEMBER = "facts.json", "member/"
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """The training rows and the held-out rows of members: validation rows, or each fold of the training rows in turn.
+    """The training rows and the held-out rows: either validation rows, or each fold of the training rows in turn.
 
-    Without validation rows, `number` holds the fold number of each training row; otherwise it is None.
+    `fold_numbers` holds the fold of each training row, from 0, if members are cross-fitted; otherwise it is None.
     """
 
     train: CountRows
     validation: CountRows | None = None
-    number: np.ndarray | None = None
+    fold_numbers: np.ndarray | None = None
 
     @classmethod
     def from_rows(cls, train: CountRows, validation: CountRows | None, seed: int) -> Self:
-        """Hold out the validation rows if there are any; otherwise divide the training rows, with groups kept together.
+        """Choose the held-out rows: `validation` if it has rows, else folds of the training rows.
 
-        Up to 5,000 rows are divided into folds. From more rows, a tenth is held out for validation.
+        With more than 5,000 training rows, a random tenth of them is held out as validation rows instead of folds.
+        Groups of rows stay together.
         """
         if validation is not None and len(validation):
             return cls(train, validation)
@@ -81,42 +84,46 @@ class Folds:
 
     @property
     def are_crossed(self) -> bool:
-        """True if members are cross-fitted: each fold of the training rows is held out in turn."""
-        return self.number is not None
+        """True if members are cross-fitted, so that each fold of the training rows is held out once."""
+        return self.fold_numbers is not None
 
     @property
     def held_out(self) -> list[CountRows]:
-        """The held-out rows: a list with an item per fold, or with the validation rows alone; it may be empty."""
-        if self.number is None:
+        """The held-out rows: one item per fold, or the validation rows as the only item; empty without either."""
+        if self.fold_numbers is None:
             return [] if self.validation is None else [self.validation]
-        return [self.train.rows(self.number == k) for k in range(int(self.number.max()) + 1)]
+        return [self.train.rows(self.fold_numbers == k) for k in range(int(self.fold_numbers.max()) + 1)]
 
     def fit(self, spec: MemberSpec, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit a member to the training rows; if it is cross-fitted, a copy per fold to all other folds."""
-        if self.number is None:
-            return spec.fit(self.train, self.validation, seed, clock)
-        if self.number.max() < 1:
-            raise NotApplicableError("it needs two rows, or two groups of rows, to leave one out")
-        return CrossFitted(spec.kind.fit_copies(self.train, self.number, seed, clock, **spec.fold_options))
+        """Fit a member to the training rows.
 
-    def fit_copy(self, spec: MemberSpec, number: int, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit the copy of a member that leaves out fold `number`."""
-        assert self.number is not None
-        return spec.kind.fit(self.train.rows(self.number != number), None, seed, clock, **spec.fold_options)
+        With folds, fit one copy per fold to the rows of the other folds, and return the copies as a `CrossFitted`
+        member.
+        """
+        if self.fold_numbers is None:
+            return spec.fit(self.train, self.validation, seed, clock)
+        if self.fold_numbers.max() < 1:
+            raise NotApplicableError("it needs two rows, or two groups of rows, to leave one out")
+        return CrossFitted(spec.kind.fit_copies(self.train, self.fold_numbers, seed, clock, **spec.fold_options))
+
+    def fit_copy(self, spec: MemberSpec, fold: int, seed: int, clock: Clock = NO_LIMIT) -> Member:
+        """Fit the copy of a cross-fitted member that leaves out fold number `fold`."""
+        assert self.fold_numbers is not None
+        return spec.kind.fit(self.train.rows(self.fold_numbers != fold), None, seed, clock, **spec.fold_options)
 
 
 def get_fold_copies(member: Member) -> Sequence[Member]:
-    """Return the copies of a cross-fitted member in the order of the folds that they left out.
+    """Return the copies of a cross-fitted member, ordered by the fold that they left out.
 
-    Any other member is returned alone.
+    For any other member, return a list of this member alone.
     """
     return member.copies if isinstance(member, CrossFitted) else [member]
 
 
 def collect_levels(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
-    """Collect, for each categorical column, the levels that at least one of the members distinguishes.
+    """Collect the levels of each categorical column that at least one of the members can tell apart.
 
-    Levels are in the order of the first member that has them, which is most frequent first.
+    The levels of the first member come first, in its order; levels that only later members have follow.
     """
     levels_by_name: dict[str, dict[str, None]] = {}
     for fitted in (fitted for member in members for fitted in get_fold_copies(member)):
@@ -126,7 +133,7 @@ def collect_levels(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
 
 
 class CrossFitted(Member):
-    """A mixture of copies of a member. Copy k was fitted without fold k of the rows."""
+    """A cross-fitted member: the equal mixture of copies, of which copy k was fitted to all rows outside fold k."""
 
     def __init__(self, copies: Sequence[Member]) -> None:
         self.copies = list(copies)
@@ -152,10 +159,13 @@ class CrossFitted(Member):
         return [part for copy in self.copies for part in copy.predict_components(X, exposure)]
 
     def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
-        return stack_parts(self.predict_components(X, exposure))
+        return stack_components(self.predict_components(X, exposure))
 
     def get_facts(self) -> JsonObject:
-        """Return what `Member.get_facts` says about the copies: a value if all copies agree, else a list of values."""
+        """Return the facts of the copies, see `Member.get_facts`.
+
+        A fact is a single value if all copies agree, else a list with the value of each copy.
+        """
         copy_facts = [copy.get_facts() for copy in self.copies]
         values = {name: [facts.get(name) for facts in copy_facts] for name in copy_facts[0]}
         return {"copies": len(copy_facts)} | {
@@ -172,7 +182,10 @@ class CrossFitted(Member):
 
 
 def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
-    """Rebuild a member of this kind, cross-fitted or not, from the files that its `state` returned."""
+    """Load a member, cross-fitted or not, from the files that its `state` method returned.
+
+    `kind` is the class of the member, or of its copies if it is cross-fitted.
+    """
     copy_files: dict[int, dict[str, bytes]] = {}
     for name, content in files.items():
         folder, _, file = name.partition("/")
@@ -188,11 +201,12 @@ def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
 
 @dataclass(frozen=True)
 class JobOptions:
-    """How members are fitted as jobs.
+    """Options for fitting members as jobs.
 
-    `n_jobs` says where jobs run (`ddpn.runtime.jobs.run`). `store` keeps finished fits, so that they are not repeated
-    after an interruption. It identifies a fit by the rows, the seed and `about`, which holds everything else that the
-    fit depends on, as values that JSON can hold. `on_step` is called with a line on each finished fit.
+    `n_jobs` determines where jobs run (see `ddpn.runtime.jobs.run`). `store`, if given, saves finished fits, so that
+    they are not repeated after an interruption. A saved fit is identified by its rows, its seed and `about`: everything
+    else that the fit depends on, as a value that can be written as JSON. `on_step` is called with a message after each
+    finished fit.
     """
 
     n_jobs: Where
@@ -202,7 +216,7 @@ class JobOptions:
 
 
 class MemberJobs:
-    """Fits members as jobs that run at the same time, and keeps the fitted members or their errors."""
+    """Fits members as parallel jobs, and stores the fitted members or the errors of their fits."""
 
     def __init__(self, options: JobOptions, folds: Folds, seed: int) -> None:
         self.options, self.folds, self.seed = options, folds, seed
@@ -214,8 +228,8 @@ class MemberJobs:
     def fit(self, name: str, specs: Sequence[MemberSpec], clock: Clock) -> Member:
         """Return the fitted member called `name`, or raise the error of its fit.
 
-        If the member is not fitted yet, all members of `specs` that are not fitted yet are fitted now, at the same
-        time. They should stop by themselves at the soft deadline of `clock`, and are ended at the hard one.
+        On the first request, all members in `specs` that are not fitted yet are fitted in parallel. Their fits should
+        stop by themselves at the soft deadline of `clock`, and are terminated at its hard deadline.
         """
         if name not in self._outcomes:
             self._fit_all([spec for spec in specs if spec.name not in self._outcomes], clock)
@@ -228,7 +242,7 @@ class MemberJobs:
         jobs: dict[Job, tuple[str, int | None]] = {}
         # The longest first, so that no process waits for them in the end: networks of all folds are one job.
         for spec in sorted(specs, key=lambda spec: -spec.kind.complexity):
-            for number in range(len(self.folds.held_out)) if self._is_divided(spec) else [None]:
+            for number in range(len(self.folds.held_out)) if self._has_job_per_copy(spec) else [None]:
                 title = (spec.kind.label or spec.name) + ("" if number is None else f", fold {number + 1}")
                 identity = [spec.name, spec.kind.__name__, number, *self._about]
                 arguments = spec, self.seed, number, clock
@@ -241,8 +255,8 @@ class MemberJobs:
         for spec in specs:
             self._outcomes[spec.name] = self._load(spec, [results[key] for key in jobs.values() if key[0] == spec.name])
 
-    def _is_divided(self, spec: MemberSpec) -> bool:
-        """Return True if each copy of the member is a separate job."""
+    def _has_job_per_copy(self, spec: MemberSpec) -> bool:
+        """Return True if each copy of the member is fitted by a separate job, rather than all copies by one job."""
         return self.folds.are_crossed and not spec.kind.fits_copies_together
 
     def _load(self, spec: MemberSpec, results: list[Result]) -> Member | DDPNError:
@@ -259,18 +273,18 @@ class MemberJobs:
             load_member(spec.kind, {key.removeprefix(_MEMBER): files[key] for key in files if key.startswith(_MEMBER)})
             for files in contents
         ]
-        return CrossFitted(copies) if self._is_divided(spec) else copies[0]
+        return CrossFitted(copies) if self._has_job_per_copy(spec) else copies[0]
 
 
-def fit_member(folds: Folds, spec: MemberSpec, seed: int, number: int | None, clock: Clock) -> dict[str, bytes]:
-    """Fit a member, or its copy that leaves out fold `number` if that is not None; this is the work of one job.
+def fit_member(folds: Folds, spec: MemberSpec, seed: int, fold: int | None, clock: Clock) -> dict[str, bytes]:
+    """Fit a member, or only its copy that leaves out fold number `fold`. A job runs this function.
 
-    Return the files of the member, and a file with the seconds and the warnings of the fit.
+    Return the files of the member, and a JSON file with the fitting time in seconds and the warnings.
     """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, clock.limit():
         warnings.simplefilter("always")
-        fitted = folds.fit(spec, seed, clock) if number is None else folds.fit_copy(spec, number, seed, clock)
+        fitted = folds.fit(spec, seed, clock) if fold is None else folds.fit_copy(spec, fold, seed, clock)
     shown = [warning for warning in caught if not issubclass(warning.category, DeprecationWarning | FutureWarning)]
     files = {f"{_MEMBER}{name}": content for name, content in fitted.state().items()}
     facts = {"seconds": time.perf_counter() - started, "warnings": [str(warning.message) for warning in shown]}

@@ -1,7 +1,7 @@
-"""Generalised linear models (GLMs) as members, fitted exactly.
+"""Generalised linear models (GLMs) as members, fitted by an exact optimiser.
 
-The raw outputs of a likelihood's head, such as log mu and log gamma of a Double Poisson, are linear in the columns or
-constant.
+The inputs of a likelihood's head, its raw outputs, are linear in the columns or constant. The Double Poisson has two
+raw outputs: log mu and log gamma.
 """
 
 import json
@@ -30,26 +30,26 @@ _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
 
 
 class GLM(Member):
-    """A member whose raw outputs are linear in standardised numbers and in indicators of levels and missing values.
+    """A GLM in which every parameter of the distribution, including the dispersion, is linear on its link scale.
 
-    Slopes have normal priors, so that few rows with many columns do not lead to extreme predictions, least of all of
-    the dispersion. With more rows, the likelihood outweighs the priors. Raw outputs are limited to the range of the
-    training rows, so that a row far outside cannot spoil a mixture.
+    The columns are standardised numbers and indicators of levels and missing values. Slopes have normal priors (a ridge
+    penalty), which prevent extreme predictions when a table has few rows and many columns. To protect the mixture from
+    rows far outside the training data, each raw output (linear predictor) is clipped to its range on the training rows.
 
     Parameters
     ----------
     head : Head
         The likelihood.
     linear : LinearPredictor
-        Raw outputs as a linear function of the inputs.
+        The fitted linear function that maps a row to the raw outputs of the head.
     unit : float
-        The exposure that counts as 1.
+        The reference exposure: exposures are divided by this number.
     encoder : FeatureEncoder, optional
-        Converts tables to inputs; None with a `design`.
+        Converts tables to a matrix; None with a `design`.
     design : Design, optional
-        Converts tables to inputs for a `CountGLM`, whose levels are compared with a reference level.
-    low, high : array, shape (raw outputs,), optional
-        Limits of each raw output when rows are predicted. Default: no limits.
+        Converts tables to a matrix for a `CountGLM`, with a reference level per categorical column.
+    low, high : array, shape (head.n_raw,), optional
+        The bounds to which each raw output is clipped in predictions. Default: no bounds.
     """
 
     label = "GLM"
@@ -106,8 +106,8 @@ class GLM(Member):
     ) -> Self:
         """Fit the GLM of the likelihood `head`, with ridge penalties on the slopes.
 
-        If some counts are censored, the GLMs of `other_heads` are fitted as well, and the one under which the counts
-        are most likely is returned. If `is_rough`, an approximate optimum is good enough.
+        If some counts are censored, the GLMs of `other_heads` are fitted as well, and the one with the highest
+        likelihood is returned. If `is_rough`, the optimiser stops early, which is accurate enough for predictions.
         """
         head = make_head(cls.default_likelihood) if head is None else head
         train = train.rows(train.has_weight)
@@ -129,7 +129,7 @@ class GLM(Member):
         is_censored = scaled.limit is not None and bool((scaled.y >= scaled.limit).any())
         heads = [head, *(other for other in other_heads if is_censored and other.has_glm)]
         fits = [cls._fit_line(candidate, inputs, scaled, is_rough) for candidate in heads]
-        best = _choose_likeliest(heads, fits, inputs, scaled) if len(heads) > 1 else 0
+        best = _find_likeliest_fit(heads, fits, inputs, scaled) if len(heads) > 1 else 0
         if not fits[best].optimum.converged:
             # All copies of a cross-fitted member warn with the same sentence, which is therefore shown once.
             warnings.warn(
@@ -145,15 +145,16 @@ class GLM(Member):
     @classmethod
     def _fit_line(cls, head: Head, inputs: np.ndarray, rows: CountRows, is_rough: bool) -> LinearFit:
         penalties = cls.compute_penalties(rows.weight_or_ones, head.n_raw)
-        return fit_linear(head, inputs, rows, (True,) * head.n_raw, penalties, rough=is_rough)
+        return fit_linear(head, inputs, rows, (True,) * head.n_raw, penalties, is_rough=is_rough)
 
     @classmethod
     def compute_penalties(cls, weight: np.ndarray, n_raw: int) -> list[float]:
-        """Compute the ridge penalty on the slopes of each raw output, relative to the mean loss over the rows.
+        """Compute the ridge penalty on the slopes of each raw output.
 
-        It is the penalty of normal priors with the standard deviations `prior_deviations`, divided by the number of
-        rows. A row of weight 3 counts as three rows. If the weights add up to less than their effective sample size,
-        because they were normalised, the effective sample size is used instead of their sum.
+        The penalty corresponds to normal priors with the standard deviations `prior_deviations`. Because it is added to
+        the mean loss over the rows, it is divided by the number of rows. A row of weight 3 counts as three rows.
+        Normalised weights may add up to less than the effective sample size, (sum w)^2 / sum w^2, which is then used
+        instead of their sum.
         """
         effective_rows = max(weight.sum(), weight.sum() ** 2 / (weight @ weight))
         first, others = (1.0 / (effective_rows * deviation**2) for deviation in cls.prior_deviations)
@@ -172,7 +173,7 @@ class GLM(Member):
         return {} if self.encoder is None else self.encoder.levels
 
     def raw(self, X: ColumnTable) -> Tensor:
-        """Compute the P raw outputs of each row. Shape: (rows, 1, P)."""
+        """Compute the raw outputs of each row, such as log mu and log gamma. Shape: (rows, 1, head.n_raw)."""
         if self.design is not None:
             inputs = self.design.read(X)
         else:
@@ -214,8 +215,8 @@ class GLM(Member):
         return {"likelihood": self.head.name, "coefficients": int(self.linear.slopes.size + self.linear.base.size)}
 
 
-def _choose_likeliest(heads: Sequence[Head], fits: Sequence[LinearFit], inputs: np.ndarray, sample: CountRows) -> int:
-    """Return the position of the fit under which the counts are most likely."""
+def _find_likeliest_fit(heads: Sequence[Head], fits: Sequence[LinearFit], inputs: np.ndarray, sample: CountRows) -> int:
+    """Return the index of the fit with the highest weighted likelihood of the counts in `sample`."""
     rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones
     with torch.no_grad():
         losses = [
@@ -226,9 +227,10 @@ def _choose_likeliest(heads: Sequence[Head], fits: Sequence[LinearFit], inputs: 
 
 
 class PoissonGLM(GLM):
-    """A Poisson GLM with log link, the usual baseline.
+    """A Poisson regression with log link, the usual baseline.
 
-    A small ridge penalty keeps the coefficients of rare levels finite. The likelihood of a task is ignored.
+    A small ridge penalty keeps the coefficients of rare levels finite. It is a Poisson GLM whatever the likelihood of
+    the other members.
 
     Parameters
     ----------

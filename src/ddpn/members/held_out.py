@@ -1,11 +1,11 @@
-"""Predictions of held-out rows by members, computed once per row and member and kept for all uses.
+"""Predictions of held-out rows, which every member computes only once and which are then reused.
 
-Mixture weights, maps of the cdf, interval levels, out-of-fold scores and warnings of heavy tails are computed from
-these predictions. `ddpn.members.folds` explains which rows are held out.
+They are used to choose mixture weights, recalibration maps and interval levels, to compute out-of-fold scores, and to
+warn of heavy tails. `ddpn.members.folds` explains which rows are held out.
 
-Held-out rows are divided into parts (folds, if members are cross-fitted), so that whatever is fitted to the predictions
-of some parts can be tested on another part. A block is a set of rows of one part that are predicted together, given by
-ascending positions. The components of a member are the distributions whose mixture it predicts.
+Held-out rows are divided into disjoint parts. With cross-fitted members, each part is a fold. Calibration is fitted to
+some parts and tested on another one. A block is a set of rows of one part that are predicted together, represented by
+the ascending positions of these rows. The components of a member are the distributions whose mixture it predicts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,32 +30,32 @@ from ddpn.tables.columns import ColumnTable
 
 
 class MemberPredictions:
-    """Held-out rows, fitted members, and the distributions that the members predict for these rows.
+    """Held-out rows and the distributions that members predict for them, computed on first use.
 
-    Members are passed to `add`; a row is predicted when it is first needed. The rows are divided into parts. For
-    cross-fitted members, each part is a fold, which is predicted by the copy that left it out. Other held-out rows, to
-    which no member was fitted, are divided at random. Calibration is cross-fitted between the parts: a map of the cdf
-    is tested on rows that it was not fitted to.
+    Members are added by `add`. The rows are divided into disjoint parts, so that calibration can be cross-fitted: for
+    example, a recalibration map is fitted to all parts but one and tested on that one. With cross-fitted members, the
+    parts are the folds, and each fold is predicted by the copy of a member that left it out. Otherwise no member was
+    fitted to the rows, and the parts are random.
 
     Parameters
     ----------
     rows : CountRows
-        The held-out rows, within their bounds (`CountRange.apply`).
+        The held-out rows, with bounds of the counts if there are any (`CountRange.apply`).
     part : array of int
-        The number of each row's part, from 0 on.
+        The part to which each row belongs, numbered from 0.
     is_crossed : bool
-        True if parts are folds of cross-fitted members.
+        True if the parts are folds of cross-fitted members.
     seed : int
-        Seed of the random choice of rows, if there is not enough time for all.
+        The seed with which rows are drawn if there is not enough time for all of them.
     table : ColumnTable, optional
         The parsed inputs of the rows, if they are already parsed.
 
     Attributes
     ----------
     part : array of int
-        The number of each row's part, ascending.
+        The part to which each row belongs, after the rows were sorted by part.
     source : array of int
-        The position of each row in the `rows` argument, before they were sorted by parts.
+        The position that each sorted row has in the `rows` argument.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class MemberPredictions:
 
     @classmethod
     def from_rows(cls, rows: CountRows, seed: int = 0, table: ColumnTable | None = None) -> Self:
-        """Prepare held-out rows that no member was fitted to: divide them into parts at random, groups kept together.
+        """Create predictions of rows to which no member was fitted. The parts are random, but groups stay together.
 
         `table` holds the parsed inputs of the rows, if they are already parsed.
         """
@@ -82,12 +82,12 @@ class MemberPredictions:
 
     @classmethod
     def from_folds(cls, folds: Folds, seed: int = 0) -> Self:
-        """Prepare the rows that a fit holds out: each fold of the training rows, or the validation rows.
+        """Create predictions of the rows that `folds` holds out.
 
-        Folds are the parts; validation rows are divided into parts at random.
+        These are all training rows, with the folds as parts, or the validation rows, with random parts.
         """
-        if folds.number is not None:
-            return cls(folds.train, folds.number, True, seed)
+        if folds.fold_numbers is not None:
+            return cls(folds.train, folds.fold_numbers, True, seed)
         rows = folds.train.rows(slice(0, 0)) if folds.validation is None else folds.validation
         return cls.from_rows(rows, seed)
 
@@ -96,20 +96,20 @@ class MemberPredictions:
 
     @cached_property
     def rows(self) -> CountRows:
-        """The held-out rows, sorted by parts."""
+        """The held-out rows, sorted by part."""
         return self._unsorted_rows.rows(self.source)
 
     def take_counts(self, block: np.ndarray) -> CountRows:
-        """Return the counts of a block with their weights, exposures and bounds, but without the inputs."""
+        """Return the rows of a block without their inputs: counts, weights, exposures and bounds."""
         return self._unsorted_rows.replace(X=None).rows(self.source[block])
 
     @property
     def names(self) -> list[str]:
-        """The names of the members."""
+        """The names of the members that were added."""
         return list(self._members)
 
     def add(self, name: str, member: Member) -> None:
-        """Add a fitted member, which predicts a row when it is first needed."""
+        """Add a fitted member. It predicts rows only when they are requested."""
         self._members[name], self._predicted[name] = member, []
 
     def discard(self, name: str) -> None:
@@ -118,10 +118,10 @@ class MemberPredictions:
         self._predicted.pop(name, None)
 
     def divide(self, positions: np.ndarray) -> list[np.ndarray]:
-        """Divide the rows at these positions into blocks, each within one part.
+        """Divide the rows at the given positions into blocks, none of which spans two parts.
 
-        Blocks of an earlier division are reused, or split if only some of their rows are requested, so that no row is
-        predicted twice.
+        Blocks of earlier calls are reused, and split if only some of their rows are requested. So no row is predicted
+        twice.
         """
         chosen = np.zeros(len(self), dtype=bool)
         chosen[positions] = True
@@ -131,10 +131,10 @@ class MemberPredictions:
 
     @torch.no_grad()
     def predict(self, name: str, block: np.ndarray) -> list[Distribution]:
-        """Predict a block of rows by one member; return its components, truncated to the bounds of each row.
+        """Return the components that a member predicts for a block of rows, truncated to the bounds of each row.
 
-        `block` has the positions of rows, from `divide`. A component is one of the distributions that the member mixes.
-        Rows of a fold are predicted by the copy that was not fitted to them.
+        `name` is the member, and `block` holds positions of rows, as `divide` returns them. If the member is
+        cross-fitted, the copy that left out the fold of these rows predicts them.
         """
         for positions, parts in self._predicted[name]:
             if block[0] in positions:
@@ -145,14 +145,15 @@ class MemberPredictions:
         check_deadline()
         member = self._members[name]
         copy = get_fold_copies(member)[self.part[block[0]]] if self.is_crossed else member
-        parts = predict_parts(copy, self._inputs.rows(self.source[block]))
+        parts = predict_truncated_components(copy, self._inputs.rows(self.source[block]))
         self._predicted[name].append((block, parts))
         return parts
 
     def count_components(self, name: str, blocks: Sequence[np.ndarray]) -> int:
-        """Count the distributions per row with which a member predicts new rows: those of all its copies.
+        """Count the components that a member predicts for a new row.
 
-        A copy is counted by its predictions of the blocks of its fold.
+        For a cross-fitted member, this is the sum over its copies. A copy is represented by its predictions of the
+        blocks in its fold.
         """
         sizes = {
             int(self.part[block[0]]): sum(part.batch_shape[-1] for part in self.predict(name, block))
@@ -161,8 +162,8 @@ class MemberPredictions:
         return sum(sizes.values()) if self.is_crossed else next(iter(sizes.values()))
 
 
-def predict_parts(member: Member, rows: CountRows) -> list[Distribution]:
-    """Predict the components of a member for rows, and truncate them to the bounds of each row."""
+def predict_truncated_components(member: Member, rows: CountRows) -> list[Distribution]:
+    """Predict the components of each row by a member, and truncate them to the row's bounds."""
     return [truncate_rows(part, rows.lower, rows.upper) for part in member.predict_components(rows.X, rows.exposure)]
 
 
@@ -175,10 +176,10 @@ class HeldOutPredictions:
     predictions : MemberPredictions
         The predictions of the members.
     weights : sequence of mappings
-        For each part of the rows, the mixture weight of each member by name. Members without a weight serve for
-        comparison.
+        One mapping per part of the rows: the mixture weight of each member by name. Members that are not in the mapping
+        serve for comparison only.
     positions : array of int
-        The selected rows, as ascending positions in `predictions`.
+        The positions of the selected rows in `predictions`, ascending.
     """
 
     predictions: MemberPredictions
@@ -190,18 +191,18 @@ class HeldOutPredictions:
 
     @cached_property
     def rows(self) -> CountRows:
-        """The selected rows, sorted by parts."""
+        """The selected rows, sorted by part."""
         whole = self.predictions.rows
         return whole if len(self) == len(whole) else whole.rows(self.positions)
 
     @property
     def part(self) -> np.ndarray:
-        """The number of each row's part, ascending."""
+        """The part to which each selected row belongs, ascending."""
         return self.predictions.part[self.positions]
 
     @property
     def source(self) -> np.ndarray:
-        """The position of each row among the held-out rows before they were sorted by parts."""
+        """The position of each selected row in the original order of the held-out rows, before sorting by part."""
         return self.predictions.source[self.positions]
 
     @property
@@ -211,18 +212,18 @@ class HeldOutPredictions:
 
     @property
     def is_crossed(self) -> bool:
-        """True if parts are folds of cross-fitted members."""
+        """True if the parts are folds of cross-fitted members."""
         return self.predictions.is_crossed
 
     @property
     def names(self) -> list[str]:
-        """The word "mixture", then the names of the members."""
+        """The word "mixture", followed by the names of the members."""
         return [MIXTURE, *self.predictions.names]
 
     def draw(self, number: int) -> Self:
-        """Draw `number` rows at random.
+        """Draw a random subset of `number` rows.
 
-        The same seed gives the same rows, and a larger number includes the smaller ones.
+        Draws with the same seed are nested: a larger subset contains the smaller ones.
         """
         if number >= len(self):
             return self
@@ -230,11 +231,11 @@ class HeldOutPredictions:
         return replace(self, positions=self.positions[np.sort(order[:number])])
 
     def take(self, source: np.ndarray) -> Self:
-        """Select the rows whose `source`, the position before sorting, is in this array."""
+        """Select the rows whose positions in the original order, before sorting by part, are in `source`."""
         return replace(self, positions=self.positions[np.isin(self.source, source)])
 
     def blocks(self, member: str = MIXTURE) -> Iterator[tuple[int, np.ndarray, Mixture]]:
-        """Yield the rows block by block: the number of the part, positions in `rows`, and predicted distributions.
+        """Yield the predictions block by block, as tuples (part number, positions in `rows`, predicted distributions).
 
         `member` is the name of the member that predicts, or "mixture".
         """
@@ -246,6 +247,6 @@ class HeldOutPredictions:
             yield number, np.searchsorted(self.positions, block), mix_members(parts, list(weights.values()))
 
     def find_sole_member(self) -> str | None:
-        """Return the name of the only member with a weight in any part; None if several members have weights."""
+        """Return the name of the only member with a positive weight, or None if several members have one."""
         mixed = {name for weights in self.weights for name, weight in weights.items() if weight > 0.0}
         return mixed.pop() if len(mixed) == 1 else None

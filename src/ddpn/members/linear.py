@@ -1,6 +1,6 @@
-"""Fit raw outputs of a head that are linear in the columns, and compute the covariance of the coefficients.
+"""Fit heads whose raw outputs are linear in the columns, and estimate the covariance of the coefficients.
 
-Columns are standardised for the fit; coefficients are converted back to the original columns.
+Columns are standardised for the fit. Coefficients are then converted back to the original columns.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from scipy.linalg import block_diag
 
-from ddpn.members.linear_search import LinearObjective, Optimum, find_optimum, inverse_information
+from ddpn.members.linear_search import LinearObjective, Optimum, compute_covariance, find_optimum
 from ddpn.networks.heads import Head
 from ddpn.rows.count_rows import CountRows
 
@@ -21,9 +21,9 @@ _MAX_RELATIVE_SPREAD = 1e-14
 
 
 class LinearPredictor(NamedTuple):
-    """Raw outputs as a linear function of standardised columns: slopes * (x - center) / scale + base.
+    """A linear map from columns to raw outputs: slopes @ ((x - center) / scale) + base.
 
-    Standardising keeps digits for columns whose values are far from 0.
+    Columns are standardised first, which avoids a loss of precision if their values are far from 0.
     """
 
     center: np.ndarray
@@ -37,9 +37,9 @@ class LinearPredictor(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """The standardisation of columns, (x - center) / scale, and a mask of the columns that are `kept` for a fit.
+    """The standardisation of columns, (x - center) / scale, with a mask `kept` of the columns that a fit uses.
 
-    Constant columns and linear combinations of earlier columns are not kept.
+    Columns that are constant or linear combinations of earlier columns are not kept.
 
     >>> coordinates = standardize(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), np.ones(3))
     >>> coordinates.kept.tolist()
@@ -52,15 +52,15 @@ class Coordinates(NamedTuple):
     is_constant: np.ndarray
 
     def transform(self, X: np.ndarray) -> np.ndarray:
-        """Standardise columns and select the kept ones. Shape: (rows, columns) -> (rows, kept columns)."""
+        """Standardise the columns and drop those that are not kept. Shape: (rows, columns) -> (rows, kept columns)."""
         return ((X - self.center) / self.scale)[:, self.kept]
 
-    def to_columns(self, linear: bool) -> np.ndarray:
-        """Return the matrix that converts coefficients of standardised columns to coefficients of the original ones.
+    def make_back_transform(self, has_slopes: bool) -> np.ndarray:
+        """Return the matrix that maps coefficients of standardised columns to coefficients of the original columns.
 
-        Coefficients are the intercept and the slopes of one raw output. If it is not `linear`, it has no slopes.
+        The coefficients are those of one raw output: the intercept, followed by the slopes if `has_slopes`.
         """
-        if not linear:
+        if not has_slopes:
             return np.ones((1, 1))
         slopes = np.diag(1.0 / self.scale)[:, self.kept]
         return np.block([[np.ones((1, 1)), -(self.center @ slopes)[None]], [np.zeros((len(slopes), 1)), slopes]])
@@ -76,21 +76,25 @@ class LinearFit(NamedTuple):
 
     @torch.inference_mode(False)
     def covariances(self, kind: str = "model", groups: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Compute the covariance of the coefficients of the original columns, with NaN for unidentified coefficients.
+        """Estimate the covariance matrix of the coefficients of the original columns.
 
-        `kind` is "model", the inverse of the observed information, which is right if the likelihood is right; "robust",
-        the sandwich estimator, which needs only the mean to be right; "HC3", the same with scores that allow for the
-        leverage of rows; or "clustered", the sandwich estimator with scores summed by `groups`, the number of each
-        row's group. The second result holds the standard deviations by the observed information, for the intercept and
-        the coefficients of standardised columns in `coordinates`, one array per raw output.
+        Rows and columns of coefficients that are not identified are NaN. `kind` is the estimator:
+
+        - "model": the inverse of the observed information, valid if the likelihood is correct;
+        - "robust": the sandwich estimator, valid if the mean is correct;
+        - "HC3": the sandwich estimator, with scores divided by 1 minus the leverage of the row;
+        - "clustered": the sandwich estimator, with scores summed by group. `groups` holds the group number of each row.
+
+        The second result has one array per raw output: the "model" standard errors of the intercept and of the slopes
+        on the standardised columns.
         """
         objective, kept = self.objective, self.coordinates.kept
-        covariance = inverse_information(objective.hessian(self.optimum.theta), objective.weight.numpy().sum())
+        covariance = compute_covariance(objective.hessian(self.optimum.theta), objective.weight.numpy().sum())
         deviations = np.sqrt(np.diag(covariance))
         if kind != "model":
             scores = objective.scores(self.optimum.theta, covariance if kind == "HC3" else None)
             covariance = sandwich(covariance, scores, objective.weight.numpy(), groups)
-        back = block_diag(*(self.coordinates.to_columns(linear) for linear in objective.linear))
+        back = block_diag(*(self.coordinates.make_back_transform(linear) for linear in objective.linear))
         covariance = back @ covariance @ back.T
         unknown = ~np.concatenate([np.r_[True, kept] if linear else [True] for linear in objective.linear])
         covariance[unknown], covariance[:, unknown] = np.nan, np.nan
@@ -98,12 +102,12 @@ class LinearFit(NamedTuple):
 
 
 def sandwich(bread: np.ndarray, scores: np.ndarray, weight: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
-    """Compute bread @ meat @ bread, a covariance of the estimates that does not rely on the likelihood.
+    """Compute the sandwich estimator of the covariance, bread @ meat @ bread, which is robust to a wrong likelihood.
 
-    The meat is the sum of score score' over the rows, where a row of weight w counts as w rows (statsmodels'
-    `cov_type="HC0"`). With groups, scores are first summed within each group, and the result is multiplied by G / (G -
-    1) (n - 1) / (n - k) for G groups, n rows and k coefficients (statsmodels' `cov_type="cluster"`). Shape: bread (k,
-    k), scores (n, k).
+    `bread` is the inverse information of shape (k, k). `scores` holds the gradient of each row's loss and has shape (n,
+    k). The meat is the sum of score score' over the rows, where a row of weight w counts as w rows (statsmodels'
+    `cov_type="HC0"`). With `groups`, scores are first summed within each group, and the result is multiplied by G / (G
+    - 1) (n - 1) / (n - k) for G groups (statsmodels' `cov_type="cluster"`).
     """
     if groups is None:
         return bread @ (scores.T @ (weight[:, None] * scores)) @ bread
@@ -119,37 +123,39 @@ def fit_linear(
     head: Head,
     X: np.ndarray,
     sample: CountRows,
-    follows: tuple[bool, ...],
+    is_linear: tuple[bool, ...],
     alpha: float | Sequence[float],
     tol: float = 1e-6,
     max_iter: int = 200,
-    rough: bool = False,
+    is_rough: bool = False,
 ) -> LinearFit:
-    """Maximise the weighted likelihood of `sample.y`, minus alpha / 2 times the sum of squared slopes.
+    """Maximise the weighted log-likelihood of `sample.y` with raw outputs that are linear in the columns of `X`.
 
-    `alpha` is one number for all raw outputs or one for each. `follows` says which raw outputs are linear in the
-    columns; the others are constant. If `rough`, the search ends when a step lowers the mean loss by less than a share
-    of 1e-5, which is accurate enough for predictions and several times faster. Shape: X (rows, columns).
+    The mean loss is penalised by alpha / 2 times the sum of squared slopes. `alpha` is one number for all raw outputs
+    or one for each. `is_linear` has an entry per raw output: True if it is linear in the columns, False if it is
+    constant. If `is_rough`, the search ends when a step lowers the mean loss by a relative amount below 1e-5. This is
+    accurate enough for predictions and several times faster. `X` has shape (rows, columns).
     """
-    coordinates = standardize(X, sample.weight_or_ones, reduce=not np.any(alpha))
+    coordinates = standardize(X, sample.weight_or_ones, drop_dependent=not np.any(alpha))
     rows = sample.replace(X=coordinates.transform(X), weight=sample.weight_or_ones).map(torch.from_numpy)
-    objective = LinearObjective(head, rows, follows, alpha)
-    best = find_optimum(objective, objective.start(), tol, max_iter, rough)
+    objective = LinearObjective(head, rows, is_linear, alpha)
+    best = find_optimum(objective, objective.start(), tol, max_iter, is_rough)
     if objective.value(best.theta) > objective.value(objective.constant):  # the search failed
-        best = find_optimum(objective, objective.constant, tol, max_iter, rough)
+        best = find_optimum(objective, objective.constant, tol, max_iter, is_rough)
     slopes = np.zeros((len(objective.blocks), len(coordinates.center)))
     for p, block in enumerate(objective.blocks):
-        if follows[p]:
+        if is_linear[p]:
             slopes[p, coordinates.kept] = best.theta[block][1:]
     base = best.theta[[block.start for block in objective.blocks]]
     line = LinearPredictor(coordinates.center, coordinates.scale, slopes, base)
     return LinearFit(line, coordinates, objective, best)
 
 
-def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:
-    """Compute how to standardise the columns of weighted rows, and which columns to keep for a fit.
+def standardize(X: np.ndarray, weight: np.ndarray, drop_dependent: bool = True) -> Coordinates:
+    """Compute the weighted mean and standard deviation of each column, and choose the columns to keep for a fit.
 
-    Without `reduce`, linear combinations of other columns are kept, because they do not harm a fit with a penalty.
+    With `drop_dependent`, columns that are linear combinations of earlier ones are not kept. A penalised fit can keep
+    them.
     """
     share = weight / weight.sum()
     # From differences to the first row, so that the mean of a constant column is exactly this constant.
@@ -160,7 +166,7 @@ def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coord
     # Deviations are divided by the largest one before they are squared, to avoid overflow.
     scale = np.where(constant, 1.0, safe * np.sqrt(share @ np.square((X - center) / safe)))
     center = np.where(constant, 0.0, center)
-    if not reduce:
+    if not drop_dependent:
         return Coordinates(center, scale, ~constant, constant)
     rows = np.where(constant, 0.0, (X - center) / scale) * np.sqrt(share)[:, None]
     triangle: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
@@ -170,7 +176,7 @@ def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coord
 def _find_independent_columns(triangle: np.ndarray) -> np.ndarray:
     """Return a mask of the columns that are not linear combinations of earlier columns.
 
-    `triangle` is the R of a QR decomposition of the columns, which have length 1 or 0.
+    `triangle` is R in the QR decomposition of the columns, which must have length 1 or 0.
     """
     size, columns = triangle.shape
     if size == columns and (np.abs(np.diag(triangle)) > _MIN_UNEXPLAINED).all():

@@ -1,8 +1,9 @@
-"""Exact maximum likelihood of models whose raw outputs are linear in the columns, for any head.
+"""Maximum likelihood for models whose raw outputs are linear in the columns, for any head.
 
-The loss of a row depends only on its P raw outputs, so autograd computes just P + P x P numbers per row. Matrix
-products do the rest by the chain rule: the gradient is Z' g, the Hessian Z' diag(h) Z. A dense autograd Hessian would
-evaluate the loss once for every coefficient.
+The loss of a row depends on the coefficients only through its raw outputs, of which there are few. Autograd therefore
+computes the derivatives with respect to the raw outputs, and matrix products complete the chain rule. With the design
+matrix Z, the gradient is Z' g and the Hessian is Z' diag(h) Z, where g and h hold the first and second derivatives of
+each row. A Hessian by autograd alone would need one pass per coefficient.
 """
 
 from collections.abc import Sequence
@@ -48,10 +49,10 @@ _MIN_CURVATURE_SHARE = 1e-12
 
 
 class Optimum(NamedTuple):
-    """The coefficients `theta` at which a search ended, and whether it converged.
+    """The result of a search: the coefficients `theta`, and whether the search converged.
 
-    `gradient_norm` is the norm of the gradient of the objective there, NaN after a rough search. `n_iter` is the number
-    of steps.
+    `gradient_norm` is the norm of the objective's gradient at `theta`, or NaN after a rough search. `n_iter` is the
+    number of steps.
     """
 
     theta: np.ndarray
@@ -71,19 +72,20 @@ class _Point(NamedTuple):
 
 
 class LinearObjective:
-    """The function of the coefficients that a fit minimises, with its first and second derivatives.
+    """The penalised mean loss as a function of the coefficients, with its gradient and Hessian.
 
-    It is the weighted mean loss of N rows plus alpha / 2 times the sum of squared slopes. Raw output p is linear in
-    all K columns if `linear[p]` is True, else constant. The vector theta holds the D coefficients of one raw output
-    after the other: the intercept, then the slopes if there are any. `alpha` is the weight of the penalty, one number
-    for all raw outputs or one for each. Shape: X of the sample (N, K), its other fields (N,), all float64 tensors;
-    theta (D,).
+    The objective is the weighted mean loss of the rows plus alpha / 2 times the sum of squared slopes. Raw output p of
+    the head is linear in all columns if `linear[p]` is True, else constant. `alpha` is one number for all raw outputs
+    or one for each.
+
+    The coefficient vector `theta` is one-dimensional. It holds the intercept of the first raw output and its slopes, if
+    it has any, then those of the second raw output, and so on. All fields of `sample` are float64 tensors.
 
     >>> from ddpn.networks.heads import make_head
     >>> from ddpn.rows.count_rows import CountRows
     >>> sample = CountRows(torch.tensor([[-1.0], [1.0]]).double(), torch.tensor([1.0, 3.0]).double())
     >>> objective = LinearObjective(make_head("poisson"), sample, (True,))
-    >>> optimum = maximize(objective, objective.start())
+    >>> optimum = minimize_exactly(objective, objective.start())
     >>> bool(np.allclose(optimum.theta, [np.log(3) / 2, np.log(3) / 2])), optimum.converged
     (True, True)
     """
@@ -107,18 +109,18 @@ class LinearObjective:
 
     @cached_property
     def constant(self) -> np.ndarray:
-        """The coefficients of the fit without columns (`Head.sample_start`), in which all slopes are 0."""
+        """The coefficients of the best fit in which all slopes are 0 (see `Head.sample_start`)."""
         theta = np.zeros(self.blocks[-1].stop)
         theta[[block.start for block in self.blocks]] = self.head.sample_start(self.sample).numpy()
         return theta
 
     def start(self) -> np.ndarray:
-        """Choose the coefficients from which the search starts: a Poisson GLM with the best of a few dispersions.
+        """Return the coefficients from which to start the search: a Poisson GLM with the best of a few dispersions.
 
-        The constant fit would be a bad start, because it explains all variation of the counts by their dispersion. If
+        The fit without slopes would be a bad start, because it attributes all variation of the counts to dispersion. If
         counts vary much, the Double Poisson is then so wide that its location has almost no slope, and the search ends
-        where it began. Heads whose first raw output is not a log mean of counts nevertheless start from the constant
-        fit.
+        where it began. Heads whose first raw output is not a log mean of counts nevertheless start from the fit without
+        slopes.
         """
         head = self.head
         if not head.is_count or head.exposure_is_total or isinstance(head, PoissonHead):
@@ -132,30 +134,30 @@ class LinearObjective:
         return min(starts, key=self.value)
 
     def value(self, theta: np.ndarray) -> float:
-        """Compute the objective; NaN becomes infinity."""
+        """Compute the objective; return infinity instead of NaN."""
         penalty = 0.5 * float(self.penalty @ np.square(theta))
         return float(np.nan_to_num(self.share.numpy() @ self.losses(theta) + penalty, nan=np.inf))
 
     def _fit_poisson_line(self) -> np.ndarray:
-        """Fit the intercept and slopes of a Poisson GLM approximately, to the same rows with the same penalty."""
+        """Return the approximate intercept and slopes of a Poisson GLM with the same rows and penalty."""
         poisson = LinearObjective(PoissonHead(), self.sample, (True,), float(self.penalty.max(initial=0.0)))
-        return _minimise_roughly(poisson, poisson.start(), sum(_ROUGH_STEPS))[0]
+        return _minimize_roughly(poisson, poisson.start(), sum(_ROUGH_STEPS))[0]
 
     def raw(self, theta: np.ndarray) -> Tensor:
-        """Compute the raw outputs of all rows. Shape: (D,) -> (N, P)."""
+        """Compute the raw outputs of all rows. Shape: (rows, raw outputs)."""
         parts = [torch.from_numpy(theta[block]) for block in self.blocks]
         return torch.stack([columns @ part for columns, part in zip(self.columns, parts, strict=True)], dim=1)
 
     def losses(self, theta: np.ndarray) -> np.ndarray:
-        """Compute the loss of every row, without weights and penalty. Shape: (N,)."""
+        """Compute the loss of each row, without weights and penalty."""
         with torch.no_grad():
             return self.head.sample_loss(self.raw(theta), self.sample).numpy()
 
-    def value_and_gradient(self, theta: np.ndarray, rough: bool = False) -> tuple[float, np.ndarray]:
-        """Compute the objective and its gradient (D,). If `rough`, use float32, which is faster."""
+    def value_and_gradient(self, theta: np.ndarray, is_rough: bool = False) -> tuple[float, np.ndarray]:
+        """Compute the objective and its gradient. If `is_rough`, use float32, which is faster."""
         check_deadline()
         raw = self.raw(theta)
-        raw = (raw.float() if rough else raw).requires_grad_()
+        raw = (raw.float() if is_rough else raw).requires_grad_()
         value = self.share @ self.head.sample_loss(raw, self.sample).double()
         slopes = torch.autograd.grad(value, raw)[0].double()
         gradient = [(columns.T @ slopes[:, p]).numpy() for p, columns in enumerate(self.columns)]
@@ -163,7 +165,7 @@ class LinearObjective:
         return value.item() + 0.5 * float(penalty @ theta), np.concatenate(gradient) + penalty
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
-        """Compute the second derivatives of the objective (D, D); the last result is cached."""
+        """Compute the Hessian of the objective; the most recent result is cached."""
         if self._last is not None and np.array_equal(self._last[0], theta):
             return self._last[1]
         raw = self.raw(theta).requires_grad_()
@@ -181,10 +183,10 @@ class LinearObjective:
         return hessian
 
     def scores(self, theta: np.ndarray, covariance: np.ndarray | None = None) -> np.ndarray:
-        """Compute the gradient of every row's loss with respect to all coefficients, without weights and penalty.
+        """Compute the gradient of each row's loss with respect to all coefficients, without weights and penalty.
 
-        Shape: (N, D). With the `covariance` of the coefficients, gradients are divided by 1 minus the leverage of the
-        row, as if the row had not been fitted.
+        The result has shape (rows, coefficients). If the `covariance` of the coefficients is given, each gradient is
+        divided by 1 minus the leverage of the row, as for HC3 standard errors.
         """
         raw = self.raw(theta)
         slopes = self.head.gradient(raw, self.sample)
@@ -196,8 +198,8 @@ class LinearObjective:
         parts = [slopes[:, p : p + 1] * columns for p, columns in enumerate(self.columns)]
         return torch.cat(parts, dim=1).numpy()
 
-    def information_roots(self, theta: np.ndarray) -> list[np.ndarray]:
-        """Compute, for each raw output, a Cholesky factor of its expected information plus the penalty."""
+    def factor_information(self, theta: np.ndarray) -> list[np.ndarray]:
+        """Return, for each raw output, the Cholesky factor of the expected information plus the penalty."""
         sample, raw = self.sample, self.raw(theta)
         curvatures = self.head.curvature(raw, sample)
         roots = []
@@ -208,38 +210,38 @@ class LinearObjective:
         return roots
 
 
-def _minimise_roughly(
+def _minimize_roughly(
     objective: LinearObjective, theta: np.ndarray, max_iter: int, rounds: tuple[int, ...] = _ROUGH_STEPS
 ) -> tuple[np.ndarray, int, bool]:
-    """Minimise the objective approximately by L-BFGS, without second derivatives, which take ten times as long.
+    """Minimise the objective approximately by rounds of L-BFGS, without Hessians, which take ten times as long.
 
-    Coefficients are scaled by their expected information, which heads compute in closed form, so that some tens of
-    gradients are enough. The search is restarted with the new information at least once, and again while a round uses
-    up its steps. Returns the coefficients, the number of steps, and True if the last round ended before its steps were
-    used up.
+    Each round rescales the coefficients by their expected information, which heads compute in closed form. A few dozen
+    gradients are then enough. `rounds` holds the largest number of steps of each round. There are at least two rounds,
+    and further ones only while a round uses up its steps. Return the coefficients, the total number of steps, and True
+    if the last round ended before its steps were used up.
     """
     n_iter, is_done = 0, False
     for number, steps in enumerate(rounds):
         if n_iter >= max_iter or (is_done and number > 1):
             break
         steps = min(steps, max_iter - n_iter)
-        theta, more = _search_scaled(objective, theta, steps)
+        theta, more = _minimize_scaled(objective, theta, steps)
         n_iter, is_done = n_iter + more, more < steps
     return theta, n_iter, is_done
 
 
-def _search_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
-    """Minimise the objective by L-BFGS; return the coefficients and the number of steps.
+def _minimize_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
+    """Minimise the objective by one run of L-BFGS; return the coefficients and the number of steps.
 
-    Coefficients are in units in which their expected information at the start is 1.
+    The coefficients are scaled so that their expected information at `start` is the identity.
     """
-    parts = list(zip(objective.information_roots(start), objective.blocks, strict=True))
+    parts = list(zip(objective.factor_information(start), objective.blocks, strict=True))
 
     def theta(u: np.ndarray) -> np.ndarray:
         return start + np.concatenate([solve_triangular(root.T, u[block]) for root, block in parts])
 
     def evaluate_scaled(u: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = objective.value_and_gradient(theta(u), rough=True)
+        value, gradient = objective.value_and_gradient(theta(u), is_rough=True)
         return value, np.concatenate([solve_triangular(root, gradient[block], lower=True) for root, block in parts])
 
     options = {"maxiter": max_iter, "ftol": _ROUGH_TOLERANCE, "gtol": 0.0}
@@ -247,15 +249,15 @@ def _search_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int)
     return theta(result.x), int(result.nit)
 
 
-def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
-    """Minimise the objective by Newton's method within a trust region.
+def minimize_exactly(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
+    """Minimise the objective by Newton's method within a trust region, after a rough search.
 
-    `converged` means that the gradient norm is at most `tol` and another Newton step is not worth taking, or that such
-    a step would change nothing. The search continues beyond this point as far as rounding allows, for at most
-    `max_iter` steps.
+    The search continues until rounding prevents further progress, or for `max_iter` steps. `Optimum.converged` is True
+    if the gradient norm is at most `tol` and the next Newton step would lower the objective by a negligible amount. It
+    is also True if that amount is at rounding level, whatever the gradient norm.
     """
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
-        theta, n_iter, _ = _minimise_roughly(objective, theta, max_iter)
+        theta, n_iter, _ = _minimize_roughly(objective, theta, max_iter)
         point = _evaluate(objective, theta)
         if n_iter < max_iter:
             # Newton's method in units in which all curvatures at the start are 1.
@@ -276,7 +278,7 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
             better = _evaluate(objective, theta + units * result.x)
             point, n_iter = better if better.value <= point.value else point, n_iter + int(result.nit)
         hessian = objective.hessian(point.theta)
-        inverse = inverse_information(hessian)
+        inverse = compute_covariance(hessian)
         # Newton steps with a fixed Hessian, as long as they reduce the gradient.
         for _ in range(_POLISH_STEPS if n_iter < max_iter else 0):
             following = _evaluate(objective, point.theta - inverse @ point.gradient)
@@ -287,7 +289,7 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
         decrement = 0.0
         if is_determined.any():
             gradient = point.gradient[is_determined]
-            decrement = float(gradient @ inverse_information(hessian[np.ix_(is_determined, is_determined)]) @ gradient)
+            decrement = float(gradient @ compute_covariance(hessian[np.ix_(is_determined, is_determined)]) @ gradient)
     return Optimum(
         point.theta, point.norm, n_iter, decrement <= (_MAX_DECREMENT if point.norm <= tol else _MAX_CLOSE_DECREMENT)
     )
@@ -298,26 +300,30 @@ def _evaluate(objective: LinearObjective, theta: np.ndarray) -> _Point:
 
 
 def _scale_by_curvature(hessian: np.ndarray) -> np.ndarray:
-    """Return a unit for each coefficient in which its curvature is 1, so that the units of counts do not matter."""
+    """Return scale factors of the coefficients, 1 / sqrt(|curvature|), with which all curvatures become 1.
+
+    The curvatures are the diagonal of `hessian`. Coefficients with a curvature of 0 have a scale factor of 1.
+    """
     curvature = np.abs(np.diag(hessian))
     return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
 
 
-def inverse_information(hessian: np.ndarray, total: float = 1.0) -> np.ndarray:
-    """Compute (total * hessian)^-1, the covariance of the estimates; very large in directions without information.
+def compute_covariance(hessian: np.ndarray, total_weight: float = 1.0) -> np.ndarray:
+    """Return the inverse of `total_weight` times the Hessian of the mean loss, the covariance of the estimates.
 
-    `hessian` is that of the mean loss, and `total` the sum of the weights.
+    Curvatures near zero are raised to a small positive limit, so the variance of coefficients that the rows do not
+    determine is very large rather than infinite.
     """
     units = _scale_by_curvature(hessian)
     values, vectors = np.linalg.eigh(hessian * np.outer(units, units))
     inverse = (vectors / np.maximum(values, _MIN_CURVATURE_SHARE * values[-1])) @ vectors.T
-    return inverse * np.outer(units, units) / total
+    return inverse * np.outer(units, units) / total_weight
 
 
-def find_optimum(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter: int, rough: bool) -> Optimum:
-    """Minimise the objective from the coefficients `theta`: by `maximize`, or if `rough`, by L-BFGS alone."""
-    if not rough:
-        return maximize(objective, theta, tol, max_iter)
+def find_optimum(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter: int, is_rough: bool) -> Optimum:
+    """Minimise the objective, starting from `theta`, by `minimize_exactly` or, if `is_rough`, by L-BFGS alone."""
+    if not is_rough:
+        return minimize_exactly(objective, theta, tol, max_iter)
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
-        theta, n_iter, is_done = _minimise_roughly(objective, theta, sum(_ROUGH_ROUNDS), _ROUGH_ROUNDS)
+        theta, n_iter, is_done = _minimize_roughly(objective, theta, sum(_ROUGH_ROUNDS), _ROUGH_ROUNDS)
     return Optimum(theta, np.nan, n_iter, is_done)

@@ -238,9 +238,9 @@ class Portfolio:
             self._remove(spec)
             return True
         mixed = [spec.name for spec in self.specs if spec.name in self.members and not spec.is_baseline]
-        chosen = choose_mixture_weights(scores, scores.weight)
+        chosen = choose_mixture_weights(scores, scores.row_weights)
         self.weights = dict(zip(mixed, chosen.tolist(), strict=True))
-        self.crps = float(np.average(scores.compute_crps(chosen), weights=scores.weight))
+        self.crps = float(np.average(scores.compute_crps(chosen), weights=scores.row_weights))
         if self.folds.are_crossed:
             self.fold_weights = self._choose_fold_weights(mixed, scores, self.predictions.part[np.concatenate(blocks)])
         return True
@@ -250,7 +250,8 @@ class Portfolio:
     ) -> list[dict[str, float]]:
         """Choose weights for each fold by the scores of the rows of all other folds; `fold` numbers the scored rows."""
         chosen = [
-            choose_mixture_weights(scores, scores.weight * (fold != number)) for number in range(int(fold.max()) + 1)
+            choose_mixture_weights(scores, scores.row_weights * (fold != number))
+            for number in range(int(fold.max()) + 1)
         ]
         return [dict(zip(names, weights.tolist(), strict=True)) for weights in chosen]
 

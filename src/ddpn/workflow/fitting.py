@@ -141,7 +141,7 @@ def fit(
         **about,
     }
     # Through JSON, as it will be read from the file: tuples become lists.
-    numbers = folds.number if prepared.is_scored_out_of_fold else None
+    numbers = folds.fold_numbers if prepared.is_scored_out_of_fold else None
     return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen, numbers))
 
 
