@@ -1,6 +1,6 @@
-"""`Member`, the base class of models that can be mixed; `Task` and `MemberSpec`, which say what to fit.
+"""`Member`, the base class of models that can be mixed, and `Task` and `MemberSpec`, which describe what to fit.
 
-A task is a likelihood with options; a copy is a member that was fitted without one fold of the rows.
+A cross-fitted member consists of copies. Each copy is a member that was fitted without one fold of the rows.
 """
 
 from abc import ABC, abstractmethod
@@ -30,15 +30,18 @@ if TYPE_CHECKING:
 
 
 class NotApplicableError(DDPNError):
-    """The reason why a kind of member cannot be fitted, for example too many columns.
+    """Raised if a kind of member cannot be fitted to a task, for example because the table has too many columns.
 
-    `Member.choose_options` and `Member.fit` raise it. The mixture is then fitted without this member, with a warning.
+    `Member.choose_options` and `Member.fit` raise it. The mixture is then fitted without this member, and the user is
+    warned.
     """
 
 
 @dataclass(frozen=True)
 class Task:
-    """The likelihood, options and device from which a member chooses the options of its fit (`Member.choose_options`).
+    """The likelihood, the options and the device from which each member chooses how it is fitted.
+
+    A task is the argument of `Member.choose_options`.
 
     Parameters
     ----------
@@ -47,19 +50,19 @@ class Task:
     rows : int
         The number of training rows of one fit.
     stream : RowStream, optional
-        All training rows of a table that is larger than memory; `fit` gets a sample of them.
+        All training rows of a table that is larger than memory. `Member.fit` then gets a sample of these rows.
     options : NetworkOptions
-        Options of networks that the user has set.
+        The options of networks that the user has set.
     runtime : Runtime, optional
         The device on which networks are trained.
     checkpoint : Path, optional
-        A file from which an interrupted training resumes.
+        The file from which an interrupted training of networks resumes.
     verbose : bool
         Show progress.
     is_rough : bool
         True if an approximate optimum is good enough, as for a member of a mixture.
     monotone : mapping of str to int, optional
-        Numeric columns in which the mean predicted by trees must not fall (1) or must not rise (-1).
+        For numeric columns, 1 if the mean predicted by trees must not fall with the column, and -1 if it must not rise.
     """
 
     head: Head
@@ -78,11 +81,12 @@ _RENAMED = {"like": "choose_options", "parts": "predict_components", "facts": "g
 
 
 class Member(ABC):
-    """A fitted model that predicts a distribution per row and can be saved as files. One subclass per kind.
+    """The base class of fitted models that predict a distribution per row and can be saved as files.
 
-    A subclass implements the class methods `fit` and `from_state`, which make a member, and the methods `distribution`
-    and `state`; it sets a `label` for tables and reports. A member does not change after it is made. Tables are
-    `ColumnTable`s with the columns of the training rows in their order. `FeatureEncoder` converts them to matrices.
+    A subclass implements the class methods `fit` and `from_state`, which return a member, and the methods
+    `distribution` and `state`. It also sets `label`, its name in tables and reports. Members are immutable. Their input
+    is a `ColumnTable` with the columns of the training rows in the same order; `FeatureEncoder` can convert it to a
+    matrix.
     """
 
     label: ClassVar[str] = ""
@@ -115,12 +119,12 @@ class Member(ABC):
 
     @classmethod
     def choose_options(cls, task: Task) -> dict[str, Any]:
-        """Choose further arguments of `fit` for a task. The default has none.
+        """Choose the keyword arguments of `fit` for a task. The default is none.
 
         Parameters
         ----------
         task : Task
-            The likelihood, the number of rows, and options.
+            The likelihood, the number of rows, and the options of the user.
 
         Returns
         -------
@@ -130,7 +134,7 @@ class Member(ABC):
         Raises
         ------
         NotApplicableError
-            If this kind of member does not apply to the task.
+            If this kind of member cannot be fitted to the task.
         """
         return {}
 
@@ -139,19 +143,19 @@ class Member(ABC):
     def fit(cls, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
         """Fit a member to training rows.
 
-        Further arguments are those of `choose_options`.
+        A subclass may have further keyword arguments, whose values `choose_options` returns.
 
         Parameters
         ----------
         train : CountRows
             Training rows. `X` is a `ColumnTable`; `weight` and `exposure` are arrays or None.
         validation : CountRows or None
-            Rows that may be used to choose settings; None if there are too few.
+            Rows for choosing settings, such as the number of epochs. None if there are too few rows.
         seed : int
-            Seed of all random numbers.
+            The seed of all random numbers.
         clock : Clock
-            The time limit. A member that can stop early and keep its result so far watches `clock.left`. Others call
-            `ddpn.runtime.deadlines.check_deadline` in long loops, which raises an error when the time is up.
+            The time limit. A member that can stop early and keep its result so far checks `clock.left`. Other members
+            call `ddpn.runtime.deadlines.check_deadline` in long loops, which raises an error when the time is up.
 
         Returns
         -------
@@ -166,24 +170,26 @@ class Member(ABC):
         Parameters
         ----------
         X : ColumnTable
-            Rows with the columns of `fit`. They may have unseen levels, and missing values in any column.
+            Rows with the same columns as in `fit`. Any column may have missing values, and categorical ones unseen
+            levels.
         exposure : array, shape (rows,), optional
-            Multiplies the location of the distributions. It is given if `fit` had exposures.
+            The exposure of each row, which multiplies the location of its distribution. Required if `fit` had
+            exposures.
 
         Returns
         -------
         Distribution
-            Of batch shape (rows, k): k distributions per row, which are mixed with equal weights.
+            A batch of shape (rows, k): k distributions per row, whose mixture with equal weights is the prediction.
         """
 
     @abstractmethod
     def state(self) -> dict[str, bytes]:
-        """Return everything that `from_state` needs as files by name: JSON and safetensors, no pickles."""
+        """Return the fitted member as file contents by file name: JSON and safetensors, never pickles."""
 
     @classmethod
     @abstractmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
-        """Rebuild a fitted member from the result of `state`.
+        """Recreate a fitted member from the files that `state` returned.
 
         Parameters
         ----------
@@ -193,22 +199,22 @@ class Member(ABC):
 
     @property
     def schema(self) -> Schema | None:
-        """The schema of the training rows; None if the member does not store it."""
+        """The schema of the training table, or None if the member does not store it."""
         return None
 
     @property
     def levels(self) -> Mapping[str, Sequence[str]]:
-        """For each categorical column, the levels that the member distinguishes when it predicts."""
+        """The levels of each categorical column that the member can tell apart. All other levels are unseen to it."""
         return {}
 
     @classmethod
     def fit_copies(
         cls, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT, **options: Any
     ) -> list[Self]:
-        """Fit one copy of the member per fold, to the rows of all other folds.
+        """Fit one copy of the member per fold, each to the rows outside this fold.
 
-        `fold` holds the fold number of each row, from 0 on. Copy k, which was fitted without fold k, is item k of the
-        result.
+        `fold` holds the fold of each row, from 0, and `options` are passed to `fit`. Item k of the result is the copy
+        that was fitted without fold k.
         """
         number, copies = int(fold.max()) + 1, list[Self]()
         with inner_bar(f"{cls.label}, folds", number) as bar:
@@ -219,27 +225,27 @@ class Member(ABC):
         return copies
 
     def predict_components(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
-        """Predict the components of each row: the distributions whose mixture is the prediction of the member.
+        """Predict the components of each row: the distributions whose mixture with equal weights is the prediction.
 
-        The result is a list of batches with equal weights. A batch of shape (rows, k) has k distributions per row with
-        equal weights. A member that is a mixture itself, such as a cross-fitted one, returns several batches.
+        Return a list of batches. A batch of shape (rows, k) holds k distributions per row. Most members return a single
+        batch; a cross-fitted member returns the batches of all its copies.
         """
         return [self.distribution(X, exposure)]
 
     def get_facts(self) -> dict[str, Any]:
-        """Return what `ddpn show` and the report say about the fitted member, such as its number of trees.
+        """Return facts about the fitted member for `ddpn show` and reports, such as its number of trees.
 
-        The values are those that JSON can hold.
+        The values must be serialisable as JSON.
         """
         return {}
 
 
 @dataclass(frozen=True)
 class MemberSpec:
-    """A member to fit: its name, its kind, and the options of `Member.fit`.
+    """A member to be fitted: its name, its class, and the keyword arguments of `Member.fit`.
 
-    A baseline has no weight if there are other members. A member that is `larger_than` another is fitted only if the
-    smaller one improved the mixture and was still improving at the end of its fit.
+    A baseline (`is_baseline`) gets a weight only if there are no other members. A member that is `larger_than` another
+    one is fitted only if the smaller one improved the mixture and was still improving when its fit ended.
     """
 
     name: str
@@ -250,33 +256,33 @@ class MemberSpec:
 
     @classmethod
     def from_task(cls, name: str, task: Task) -> Self:
-        """Specify the member called `name` in `MEMBERS`, with the options that it chooses for the task.
+        """Create the specification of the member registered as `name`, with the options that it chooses for the task.
 
-        Raise a `NotApplicableError` if the member does not apply to the task.
+        Raise a `NotApplicableError` if the member cannot be fitted to the task.
         """
         kind = MEMBERS[name]
         return cls(name, kind, kind.choose_options(task), kind.is_baseline, kind.larger_than)
 
     @property
     def label(self) -> str:
-        """The label of the member in tables and messages."""
+        """The name of the member in tables and messages."""
         return format_member_label(self.name, self.kind)
 
     @property
     def fold_options(self) -> dict[str, Any]:
-        """The options of `Member.fit` for a copy, which is fitted without one fold."""
+        """The keyword arguments of `Member.fit` for a copy, which is fitted without one fold."""
         return {**self.options, **self.kind.fold_options}
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit the member to training rows."""
+        """Fit the member to training rows; see `Member.fit` for the parameters."""
         return self.kind.fit(train, validation, seed, clock, **self.options)
 
 
 def make_exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:
-    """Convert exposures to the tensor that a head takes: exposure / unit, float64. Shape: (rows,).
+    """Divide exposures by `unit` and return them as a float64 tensor of shape (rows,), the input of a head.
 
-    `unit` is the exposure that counts as 1. If `exposure` is None, every row has an exposure of 1. If `unit` is 1 as
-    well, return None, which heads read as an exposure of 1.
+    If `exposure` is None, every row has an exposure of 1. If `unit` is 1 as well, return None, which heads treat like
+    exposures of 1.
     """
     if exposure is None:
         return None if unit == 1.0 else torch.full((rows,), 1.0 / unit, dtype=torch.float64)
@@ -284,5 +290,5 @@ def make_exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) ->
 
 
 def to_tensor(values: np.ndarray) -> Tensor:
-    """Convert a vector to a float64 tensor."""
+    """Convert an array to a float64 tensor."""
     return torch.from_numpy(np.asarray(values, dtype=np.float64))

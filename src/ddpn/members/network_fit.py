@@ -1,6 +1,7 @@
-"""Fit networks as a member: encode rows, and train all networks together.
+"""Fit networks as a member: encode the rows, and train all networks of the ensemble together.
 
-A copy is an ensemble that is fitted without one fold of the rows; the networks of all copies are trained as one model.
+A cross-fitted member has one copy per fold: an ensemble that is fitted without this fold. The networks of all copies
+are trained together, as one large ensemble.
 """
 
 from collections.abc import Sequence
@@ -48,10 +49,11 @@ PACKED_ROWS = 8192
 _MAX_SCREENED_ROWS = 65_536
 
 
-class Encoded(NamedTuple):
-    """The rows from which networks are trained: training and validation rows as tensors, with their fitted encoder.
+class EncodedRows(NamedTuple):
+    """Training and validation rows as tensors, with the encoder that was fitted to the training rows.
 
-    `chosen` holds the positions of the selected inputs, None for all. With a `packing`, the inputs are packed.
+    `chosen` holds the positions of the encoder's outputs that the networks use, or None if they use all. If `packing`
+    is given, the inputs are packed into bytes.
     """
 
     encoder: FeatureEncoder
@@ -62,32 +64,32 @@ class Encoded(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The number of inputs of the networks."""
+        """The number of inputs of each network."""
         return self.encoder.n_inputs if self.chosen is None else len(self.chosen)
 
 
 class NetworkFit(Generic[Kind]):
-    """Fits the networks of one member, or of all copies of a cross-fitted member.
+    """Fits an ensemble of networks, or the ensembles of all copies of a cross-fitted member.
 
     Parameters
     ----------
     kind : type
-        The kind of member to make.
+        The class of the fitted member, `Networks` or a subclass.
     head : Head, optional
         The likelihood. Default: `DEFAULT_LIKELIHOOD`, "mixed".
     options : NetworkOptions
         How the networks are built and trained.
     seeds : tuple of int, optional
-        A seed per network. Default: drawn from the seed of `fit`.
+        One seed per network. Default: drawn from the seed of `fit`.
     runtime : Runtime, optional
-        The device and processes of the training. Default: a GPU if there is one.
+        The device and the processes of the training. Default: a GPU if there is one.
     checkpoint : Path, optional
-        A file from which an interrupted training resumes.
+        The file from which an interrupted training resumes.
     verbose : bool
         Show progress.
     stream : RowStream, optional
         Training rows of a table that is larger than memory. The networks are trained on the stream, and the encoder is
-        fitted to the rows of `fit`, which are a sample of it.
+        fitted to a sample of it, the training rows of `fit`.
     """
 
     def __init__(
@@ -109,48 +111,51 @@ class NetworkFit(Generic[Kind]):
         self.stream = stream
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock) -> Kind:
-        """Fit one member: encode the rows and train the networks; validation rows select the best epoch of each."""
+        """Fit one ensemble: encode the rows and train the networks.
+
+        Each network keeps the weights of its best epoch, by its score on the validation rows.
+        """
         used = train if train.has_weight.all() else train.rows(train.has_weight)
-        self._set_rows(used, len(used))
+        self._set_size(used, len(used))
         numeric, config = self._make_settings(used, self.seeds or _draw_seeds(seed, self.options.n_networks))
         if self.stream is None:
-            rows = self._encode(numeric, used, validation, seed, packs=self.options.backbone == "mlp")
+            rows = self._encode(numeric, used, validation, seed, packs_inputs=self.options.backbone == "mlp")
         else:
             rows, config = self.encode_stream(numeric, used, validation, config)
             self.n_rows = len(self.stream)
         model = self._build(rows.width, config.n_networks)
-        model.reset(config.seeds, self._fit_start(used))
+        model.reset(config.seeds, self._fit_intercepts(used))
         trained = model
         if rows.packing is not None:
             trained = model.with_backbone(UnpackedInputs(cast(MLP, model.backbone), rows.packing))
         return self._make_member(rows, model, self._train(trained, rows.train, rows.validation, config, clock))
 
     def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock) -> list[Kind]:
-        """Fit one copy per fold, each with a separate encoder; the networks of all copies are trained as one model.
+        """Fit one ensemble per fold to the rows outside this fold, each with its own encoder.
 
-        `fold` holds the fold number of each row. One epoch is chosen for all copies, by their mean score on the rows
-        that they left out.
+        `fold` holds the fold of each row. The networks of all ensembles are trained together. They all keep the same
+        epoch: the one with the best mean score on the rows that they left out.
         """
         number, n_per_copy = int(fold.max()) + 1, self.options.n_networks
         smallest = len(train) - int(np.bincount(fold).max())
-        self._set_rows(train, smallest)
+        self._set_size(train, smallest)
         seeds = _draw_seeds(seed, number * n_per_copy)
         numeric, config = self._make_settings(train, seeds)
         parts = [(train.rows(fold != k), train.rows(fold == k)) for k in range(number)]
         # Not packed, because the copies differ in which inputs are numbers.
-        encoded = [self._encode(numeric, *part, seed, packs=False) for part in parts]
+        encoded = [self._encode(numeric, *part, seed, packs_inputs=False) for part in parts]
         model = self._build(max(part.width for part in encoded), len(seeds))
         slices = [slice(k * n_per_copy, (k + 1) * n_per_copy) for k in range(number)]
         for k, rows in enumerate(encoded):
             alone = self._build(rows.width, n_per_copy)
-            alone.reset(seeds[slices[k]], self._fit_start(train.rows(fold != k)))
-            _write_networks(model, slices[k], alone)
+            alone.reset(seeds[slices[k]], self._fit_intercepts(train.rows(fold != k)))
+            _insert_copy(model, slices[k], alone)
         together = _join_copies([(rows.train, rows.validation) for rows in encoded], n_per_copy)
         history = self._train(model, together, None, config, clock)
         copies = []
         for k, rows in enumerate(encoded):
             alone = self._build(rows.width, n_per_copy)
-            # The inverse of `_write_networks`.
+            # The inverse of `_insert_copy`.
             shapes = {name: tuple(map(slice, tensor.shape)) for name, tensor in alone.state_dict().items()}
             alone.load_state_dict(
                 {name: tensor[slices[k]][shapes[name]] for name, tensor in model.state_dict().items()}
@@ -158,36 +163,45 @@ class NetworkFit(Generic[Kind]):
             copies.append(self._make_member(rows, alone, history.select_networks(slices[k])))
         return copies
 
-    def _set_rows(self, train: CountRows, rows: int) -> None:
-        """Store the number of rows and the unit of exposures with which the networks are fitted."""
+    def _set_size(self, train: CountRows, rows: int) -> None:
+        """Set the number of rows, the reference exposure and the layer widths of the networks."""
         self.unit, self.n_rows = choose_exposure_unit(train, self.head.exposure_is_total), rows
         self.options = self.options.with_widths(rows)
 
     def _make_settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
-        """Return the encoding of numeric columns, and the training settings of networks with these seeds."""
+        """Return the name of the encoding of numeric columns, and the training settings."""
         numeric, columns = self.options.numeric, np.shape(train.X)[1]
         config = self.options.make_config(self.n_rows, seeds, self.head.validation_score, columns)
         return choose_numeric_encoding(self.n_rows, columns) if numeric == "auto" else numeric, config
 
-    def _make_member(self, rows: Encoded, model: CountModel, history: History) -> Kind:
-        """Make the member of trained networks; raise a `KeyboardInterrupt` if they were stopped before they learned."""
+    def _make_member(self, rows: EncodedRows, model: CountModel, history: History) -> Kind:
+        """Create the member from the trained model.
+
+        Raise a `KeyboardInterrupt` if the training was interrupted before the first epoch was complete.
+        """
         if not history.epochs:
             raise KeyboardInterrupt
         # Predictions are computed in float64, so that they do not depend on the other rows.
         model = model.double().cpu().eval()
         return self.kind(self.head, self.options, rows.encoder, rows.chosen, model, self.unit, self.n_rows, history)
 
-    def _encode(self, numeric: str, train: CountRows, validation: CountRows | None, seed: int, packs: bool) -> Encoded:
-        """Fit an encoder to the training rows; encode training and validation rows. If `packs`, pack the inputs."""
+    def _encode(
+        self, numeric: str, train: CountRows, validation: CountRows | None, seed: int, packs_inputs: bool
+    ) -> EncodedRows:
+        """Fit an encoder to the training rows, and encode the training and validation rows.
+
+        `numeric` is the encoding of numeric columns. If `packs_inputs`, the inputs are stored as packed bytes to save
+        memory.
+        """
         check_deadline()
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
         # The level effects of a row are computed from other folds, so never from rows of the same group.
         folds = assign_folds(len(train), FOLDS, seed, train.group)
-        packs = packs and np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS
-        size = PACKED_ROWS if packs else len(train)
+        packs_inputs = packs_inputs and np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS
+        size = PACKED_ROWS if packs_inputs else len(train)
         blocks = encoder.fit_blocks(train.X, train.y, train.weight, train.exposure, folds, size)
         chosen, packing = None, None
-        if packs:
+        if packs_inputs:
             packing = InputPacking(encoder.n_inputs, encoder.numeric_inputs)
             X = packing.pack(blocks, len(train))
         else:
@@ -199,10 +213,13 @@ class NetworkFit(Generic[Kind]):
             inputs = select_inputs(encoder.encode(validation.X), chosen)
             X = torch.from_numpy(inputs) if packing is None else packing.pack([inputs], len(validation))
             validation_tensors = self.to_tensors(validation, X)
-        return Encoded(encoder, chosen, train_tensors, validation_tensors, packing)
+        return EncodedRows(encoder, chosen, train_tensors, validation_tensors, packing)
 
     def _choose_inputs(self, train: CountRows, inputs: np.ndarray) -> np.ndarray | None:
-        """Choose the inputs to use of a table with very many columns; return their positions, or None for all."""
+        """Select the most predictive inputs if the table has very many columns.
+
+        Return their positions, or None to use all inputs.
+        """
         if np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS:
             return None
         scale = np.ones(len(train)) if train.exposure is None else train.exposure
@@ -210,8 +227,11 @@ class NetworkFit(Generic[Kind]):
 
     def encode_stream(
         self, numeric: str, train: CountRows, validation: CountRows | None, config: TrainingConfig
-    ) -> tuple[Encoded, TrainingConfig]:
-        """Fit an encoder to `train`, a sample of the stream; return the encoded stream and its training settings."""
+    ) -> tuple[EncodedRows, TrainingConfig]:
+        """Fit an encoder to `train`, a sample of the stream; return the encoded stream and its training settings.
+
+        The settings are those of `config`, with epochs that are parts of a pass over the stream.
+        """
         assert self.stream is not None
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
         encoder.fit(train.X, train.y, train.weight, train.exposure)
@@ -228,29 +248,31 @@ class NetworkFit(Generic[Kind]):
         chosen = (
             self._choose_inputs(some, encoder.transform(some.X)) if np.shape(some.X)[1] > MAX_ENCODED_COLUMNS else None
         )
-        mean = float(train.weight_or_ones.mean())
+        mean_weight = float(train.weight_or_ones.mean())
 
         def encode(rows: pl.DataFrame) -> TensorRows:
             part = source.sample(rows)
             inputs = encoder.transform(part.X) if crossed is None else crossed.encode_by_content(part.X)
-            return self.to_tensors(part, torch.from_numpy(select_inputs(inputs, chosen)), mean)
+            return self.to_tensors(part, torch.from_numpy(select_inputs(inputs, chosen)), mean_weight)
 
         validation_rows = None
         if validation is not None:
             inputs = select_inputs(encoder.transform(validation.X), chosen)
             validation_rows = self.to_tensors(validation, torch.from_numpy(inputs))
         stream, config = StreamedRows.plan_chunks(source, encode, config)
-        return Encoded(encoder, chosen, stream, validation_rows), config
+        return EncodedRows(encoder, chosen, stream, validation_rows), config
 
-    def to_tensors(self, sample: CountRows, inputs: Tensor, mean: float | None = None) -> TensorRows:
-        """Convert rows to tensors: float32 (float64 for large counts), weights with mean 1, exposures / unit.
+    def to_tensors(self, sample: CountRows, inputs: Tensor, mean_weight: float | None = None) -> TensorRows:
+        """Convert rows with encoded `inputs` to tensors in float32, or with counts in float64 if these are very large.
 
-        If the rows are a part of the training rows, `mean` is the mean weight of all training rows.
+        Exposures are divided by the reference exposure. Weights are divided by `mean_weight`, by default the mean
+        weight of these rows. For a part of the training rows, pass the mean weight of all of them.
         """
         dtype = torch.float32 if sample.y.max(initial=0.0) < 2**24 else torch.float64
         weight = None
         if sample.weight is not None:
-            weight = torch.from_numpy(sample.weight / (sample.weight.mean() if mean is None else mean)).float()
+            divisor = sample.weight.mean() if mean_weight is None else mean_weight
+            weight = torch.from_numpy(sample.weight / divisor).float()
         exposure = make_exposure_tensor(sample.exposure, self.unit, len(sample))
         counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
         return CountRows.from_checked(
@@ -260,8 +282,11 @@ class NetworkFit(Generic[Kind]):
             exposure=None if exposure is None else exposure.float(),
         )
 
-    def _fit_start(self, sample: CountRows) -> Tensor | None:
-        """Fit the raw outputs of the head without features, from which training starts; None for a random start."""
+    def _fit_intercepts(self, sample: CountRows) -> Tensor | None:
+        """Fit an intercept-only model: the raw outputs of the head that fit all rows best. Training starts from them.
+
+        Return None if the options ask for a random start.
+        """
         if self.options.start == "random":
             return None
         wide = self.to_tensors(sample.replace(X=None), torch.zeros(len(sample), 0)).map(torch.Tensor.double)
@@ -292,7 +317,10 @@ class NetworkFit(Generic[Kind]):
 
 
 def build_model(head: Head, options: NetworkOptions, n_in: int, n_networks: int) -> CountModel:
-    """Build `n_networks` networks with `n_in` inputs. Their weights are to be drawn by `CountModel.reset`."""
+    """Build a model of `n_networks` networks with `n_in` inputs each.
+
+    Its weights are not initialised; call `CountModel.reset`.
+    """
     if options.backbone == "mlp":
         layers = MLP(n_in=n_in, n_networks=n_networks, hidden=options.widths, activation=options.activation)
         return CountModel(layers, head, n_networks)
@@ -305,7 +333,7 @@ def build_model(head: Head, options: NetworkOptions, n_in: int, n_networks: int)
 
 
 def select_inputs(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
-    """Select the inputs (columns of the matrix) at the positions `chosen`; None selects all inputs."""
+    """Select the columns of a matrix of inputs at the positions `chosen`; None selects all columns."""
     return inputs if chosen is None else np.ascontiguousarray(inputs[:, chosen])
 
 
@@ -317,10 +345,10 @@ def _draw_seeds(seed: int, number: int) -> tuple[int, ...]:
 
 
 def _join_copies(copies: Sequence[tuple[Any, Any]], n_per_copy: int) -> PerNetworkRows:
-    """Join the rows of all copies, so that their networks can be trained as one model.
+    """Concatenate the rows of all copies, so that their networks can be trained together.
 
-    `copies` holds the training and validation rows of each copy, which has `n_per_copy` networks. A copy with fewer
-    inputs than others gets zeros for the missing ones.
+    `copies` holds the training and validation rows of each copy, which has `n_per_copy` networks. Encoders differ in
+    their number of outputs, so narrower inputs are padded with zeros.
     """
     width, samples, end = max(train.X.shape[1] for train, _ in copies), [], 0
     positions: tuple[list[Tensor], list[Tensor]] = [], []
@@ -334,13 +362,13 @@ def _join_copies(copies: Sequence[tuple[Any, Any]], n_per_copy: int) -> PerNetwo
     return PerNetworkRows(CountRows.from_checked(**joined), *positions)
 
 
-def _write_networks(model: CountModel, networks: slice, part: CountModel) -> None:
-    """Write the weights of one copy, `part`, into the model of all copies, at the positions `networks`.
+def _insert_copy(model: CountModel, networks: slice, copy: CountModel) -> None:
+    """Write the weights of one copy's model into the joint model of all copies, at the positions `networks`.
 
-    Inputs that only other copies have come last. They and their weights are 0 for these networks, so that the copy
-    starts as if it were trained alone.
+    The inputs of this copy may be padded with zeros (`_join_copies`). The weights of padded inputs are set to 0, so
+    that training starts as if the copy were trained alone.
     """
     whole = model.state_dict()
-    for name, tensor in part.state_dict().items():
+    for name, tensor in copy.state_dict().items():
         whole[name][networks] = 0.0
         whole[name][networks][tuple(map(slice, tensor.shape))] = tensor

@@ -1,4 +1,4 @@
-"""Options of networks, validated before anything is trained. Imports no torch."""
+"""Options of networks, which are validated before any training starts. This module does not import torch."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -50,19 +50,20 @@ _PAPER_LARGE = {"batch_size": 128, "lr": 1e-4, "weight_decay": 1e-4}, 9375
 @refuse_old_names(members="n_networks")
 @dataclass(frozen=True, kw_only=True)
 class NetworkOptions(OptimizerOptions):
-    """How networks are built and trained.
+    """How an ensemble of networks is built and trained.
 
     Parameters
     ----------
     n_networks : int
         The number of networks in the ensemble.
     hidden : sequence of int or "auto"
-        Widths of the hidden layers; () for a linear model. "auto" depends on the number of rows.
+        The widths of the hidden layers; () for a linear model. "auto" depends on the number of rows.
     activation : str
         The function after each hidden layer: "relu", "gelu", "silu" or "tanh".
     backbone : str or callable
-        "mlp", layers as `hidden` and `activation` say, or another name in `ddpn.networks.backbones.BACKBONES`, or a
-        function: ``backbone(n_in=..., n_networks=...)`` returns all networks, from inputs to features.
+        The layers from inputs to features. "mlp" is a perceptron with the layers of `hidden` and `activation`.
+        Otherwise another name in `ddpn.networks.backbones.BACKBONES`, or a function ``backbone(n_in=...,
+        n_networks=...)`` that returns a module with all networks.
     numeric : {"auto", "standard", "piecewise", "steps"}
         The encoding of numeric columns, see `FeatureEncoder`. "auto" depends on the number of rows and columns
         (`choose_numeric_encoding`).
@@ -72,12 +73,13 @@ class NetworkOptions(OptimizerOptions):
         The encoding of categorical columns, see `FeatureEncoder`. "auto" uses level effects for columns with more than
         50 levels.
     score : {"auto", "crps", "nll", "loss"}
-        The validation score that selects each network's best epoch. "auto" is CRPS, but NLL for mixed likelihoods,
-        where it is several times faster. "loss" is the training objective, as in the paper.
+        The validation score that selects each network's best epoch. "auto" is CRPS, except for mixed likelihoods: for
+        these it is NLL, which is several times faster. "loss" is the training objective, as in the paper.
     start : {"intercept", "random"}
-        Training starts from the likelihood's fit without columns, or from random weights, as in the paper.
+        Whether training starts from an intercept-only fit of the likelihood, or from random weights, as in the paper.
     epochs, batch_size : int or "auto"
-        Passes over the training rows, and rows per step. "auto" depends on the number of rows.
+        The number of passes over the training rows, and the number of rows per step. "auto" depends on the number of
+        rows.
     lr, weight_decay, warmup, schedule, clip, ema, patience, precision
         As in `ddpn.networks.training.TrainingConfig`.
     """
@@ -123,7 +125,7 @@ class NetworkOptions(OptimizerOptions):
                 raise ConfigError(argument=name, must='be "auto" or an integer of at least 1', got=repr(value))
 
     def with_widths(self, rows: int) -> "NetworkOptions":
-        """Return options in which "auto" widths of layers are replaced by those for this many training rows."""
+        """Return the options with `hidden="auto"` replaced by layer widths for this number of training rows."""
         if self.hidden != "auto":
             return self
         # For few rows, larger networks predict no better and cost more (network_defaults.md).
@@ -131,14 +133,14 @@ class NetworkOptions(OptimizerOptions):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The widths of the hidden layers. While they are "auto", only the result of `with_widths` has them."""
+        """The widths of the hidden layers. Call `with_widths` first if `hidden` is "auto"."""
         assert not isinstance(self.hidden, str)
         return tuple(self.hidden)
 
     def make_config(self, rows: int, seeds: tuple[int, ...], score: str = "crps", columns: int = 1) -> "TrainingConfig":
-        """Make training settings for this many rows and columns and one network per seed.
+        """Create the training settings for a table with this many training rows and columns, and one network per seed.
 
-        `score` is used if the score of these options is "auto".
+        `score` is the validation score to use if the option `score` is "auto".
         """
         from ddpn.networks.backbones.members import ACTIVATIONS
         from ddpn.networks.training.config import TrainingConfig
@@ -157,7 +159,10 @@ class NetworkOptions(OptimizerOptions):
         return config
 
     def as_dict(self) -> JsonObject:
-        """Return the fields as values that JSON can hold; raise a `ConfigError` if the backbone is a function."""
+        """Return the options as a dictionary that can be written as JSON.
+
+        Raise a `ConfigError` if the backbone is a function.
+        """
         if not isinstance(self.backbone, str):
             raise ConfigError(
                 "A model whose `backbone` is a function cannot be saved. Register the function before the fit, "
@@ -175,7 +180,10 @@ TRAINING_OPTIONS = tuple(
 
 
 def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
-    """Return an estimator's `training_options` as a dictionary; raise a `ConfigError` for unknown keys."""
+    """Validate the `training_options` argument of an estimator, and return it as a new dictionary.
+
+    Raise a `ConfigError` for unknown keys.
+    """
     if options is not None and not isinstance(options, Mapping):
         must, got = 'be a dictionary such as {"lr": 0.002}', f"{options!r:.60}"
         raise ConfigError(argument="training_options", must=must, got=got)
@@ -184,15 +192,15 @@ def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
 
 
 def make_small_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Fill in the options of networks in a mixture that the user has not set, for a short training."""
-    filled = _set_steps(options, rows, _MIXTURE_STEPS[rows > SMALL_TABLE_ROWS])
+    """Fill in defaults for the networks of a mixture, which are trained briefly, where the user has not set options."""
+    filled = _set_epochs(options, rows, _MIXTURE_STEPS[rows > SMALL_TABLE_ROWS])
     return _weaken_decay(filled) if rows > SMALL_TABLE_ROWS else filled
 
 
 def make_large_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Fill in the options of large networks in a mixture that the user has not set."""
+    """Fill in defaults for the large networks of a mixture: wider layers, "steps" encoding and more training steps."""
     widths, steps = _LARGE_WIDTHS_AND_STEPS[rows > SMALL_TABLE_ROWS]
-    filled = replace(_set_steps(options, rows, steps), numeric="steps", hidden=widths)
+    filled = replace(_set_epochs(options, rows, steps), numeric="steps", hidden=widths)
     return _weaken_decay(filled) if rows <= SMALL_TABLE_ROWS else filled
 
 
@@ -201,8 +209,8 @@ def _weaken_decay(options: NetworkOptions) -> NetworkOptions:
     return replace(options, weight_decay=_WEAK_DECAY) if is_default else options
 
 
-def _set_steps(options: NetworkOptions, rows: int, steps: int) -> NetworkOptions:
-    """Set the epochs to reach about this many steps, unless the user has set them."""
+def _set_epochs(options: NetworkOptions, rows: int, steps: int) -> NetworkOptions:
+    """Set the number of epochs to reach about `steps` training steps, unless the user has set `epochs`."""
     if options.epochs != "auto":
         return options
     size = choose_batch_size(rows) if options.batch_size == "auto" else int(options.batch_size)
@@ -211,14 +219,14 @@ def _set_steps(options: NetworkOptions, rows: int, steps: int) -> NetworkOptions
     return replace(options, batch_size=size, epochs=epochs, patience=patience)
 
 
-def make_paper_options(rows: int, **chosen: Any) -> NetworkOptions:
-    """Make the paper's training settings for this many rows; `chosen` options override them.
+def make_paper_options(rows: int, **overrides: Any) -> NetworkOptions:
+    """Create options with the paper's training settings for this number of rows; `overrides` replace single options.
 
-    Up to 5,000 rows, these are the settings of the paper's simulations, above that those of length of stay, with the
-    same number of steps.
+    Up to 5,000 rows, the settings are those of the paper's simulations. Above, they are those of its length-of-stay
+    data. The number of epochs is chosen so that training takes as many steps as in the paper.
     """
     settings, steps = _PAPER_LARGE if rows > SMALL_TABLE_ROWS else _PAPER_SMALL
-    options = NetworkOptions(**(_PAPER | settings | chosen))
+    options = NetworkOptions(**(_PAPER | settings | overrides))
     if options.epochs != "auto":
         return options
     batch = choose_batch_size(rows) if options.batch_size == "auto" else min(int(options.batch_size), rows)
@@ -226,29 +234,33 @@ def make_paper_options(rows: int, **chosen: Any) -> NetworkOptions:
 
 
 def choose_numeric_encoding(rows: int, columns: int) -> str:
-    """Choose the encoding of numeric columns.
+    """Choose the encoding of numeric columns by the numbers of rows and columns.
 
-    It is "piecewise" up to 5,000 rows, "steps" beyond, and "standard" for very many columns. On the development tables,
-    the first two are equally good. But with few rows "steps" follows smooth effects less well, and with many rows it
-    finds thresholds that "piecewise" blurs.
+    It is "piecewise" up to 5,000 rows, "steps" above, and "standard" for more than 500 columns. On the development
+    tables, "piecewise" and "steps" are equally good on average. But with few rows "steps" follows smooth effects less
+    well, and with many rows it finds thresholds that "piecewise" blurs.
     """
     return "standard" if columns > MAX_ENCODED_COLUMNS else "piecewise" if rows <= SMALL_TABLE_ROWS else "steps"
 
 
 def choose_batch_size(rows: int) -> int:
-    """Choose a batch size: all rows if they are few, else a power of two up to 256 with at least 16 steps per epoch."""
+    """Choose a batch size: all rows of a small table, else a power of two.
+
+    The power of two is at most 256, and small enough for at least 16 steps per epoch.
+    """
     return rows if rows <= FULL_BATCH_ROWS else min(256, 2 ** int(math.log2(rows / 16)))
 
 
 def choose_epochs(rows: int, batch_size: int) -> int:
-    """Choose the number of epochs: 1,000 steps up to 5,000 rows, and 3,000 steps beyond, but at most 300 epochs.
+    """Choose the number of epochs for about 1,000 training steps, or 3,000 if there are more than 5,000 rows.
 
-    Beyond 5,000 rows there are at least 40 epochs. With few rows, more steps did not help on the development tables.
+    The result is at most 300, and at least 40 for more than 5,000 rows. On small development tables, more steps did not
+    help.
     """
     steps, least = (1000, 1) if rows <= SMALL_TABLE_ROWS else (3000, 40)
     return int(np.clip(steps // max(1, rows // batch_size), least, 300))
 
 
 def to_python_scalar(value: Any) -> Any:
-    """Convert a NumPy scalar to a Python scalar."""
+    """Convert a NumPy scalar to a Python scalar; return any other value unchanged."""
     return value.item() if isinstance(value, np.generic) else value

@@ -38,10 +38,10 @@ _BLOCK_ROWS, _ROW_MULTIPLE = 256, 8
 
 
 class Networks(Member):
-    """An ensemble of networks with one architecture and one head, trained together and mixed with equal weights.
+    """An ensemble of networks with the same architecture and likelihood, mixed with equal weights.
 
-    If a table has more than 500 columns, at most as many inputs as rows are used: those that individually explain the
-    counts best.
+    Tables with more than 500 columns are screened: the networks then use only the inputs that individually explain the
+    counts best, at most 500 of them or as many as there are rows.
 
     Parameters
     ----------
@@ -52,11 +52,11 @@ class Networks(Member):
     encoder : FeatureEncoder
         Converts tables to inputs.
     chosen : array of int or None
-        The positions of the inputs that the networks use, None for all.
+        The positions of the encoder's outputs that the networks use; None if they use all.
     model : CountModel
         The networks, in float64.
     unit : float
-        The exposure that counts as 1.
+        The reference exposure: exposures are divided by this number.
     n_rows : int
         The number of rows on which the networks were trained.
     history : History
@@ -96,9 +96,10 @@ class Networks(Member):
     def fit(
         cls, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT, **options: Any
     ) -> Self:
-        """Train until the clock ends. If the training is interrupted, keep the best networks and set `interrupted`.
+        """Encode the rows and train the networks until the clock ends.
 
-        Options are those of `ddpn.members.network_fit.NetworkFit`.
+        If the training is interrupted, the networks keep their best weights so far, and `interrupted` is True.
+        `options` are the arguments of `ddpn.members.network_fit.NetworkFit`.
         """
         return NetworkFit(cls, **options).fit(train, validation, seed, clock)
 
@@ -107,15 +108,16 @@ class Networks(Member):
     def fit_copies(
         cls, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT, **options: Any
     ) -> list[Self]:
-        """Fit one copy per fold, each with a separate encoder; the networks of all copies are trained as one model.
+        """Fit one ensemble per fold to the rows outside this fold, each with its own encoder.
 
-        One epoch is chosen for all copies, by their mean score on the rows that they left out.
+        `fold` holds the fold of each row. The networks of all ensembles are trained together. They all keep the same
+        epoch: the one with the best mean score on the rows that they left out.
         """
         return NetworkFit(cls, **options).fit_copies(train, fold, seed, clock)
 
     @property
     def is_underfitted(self) -> bool:  # type: ignore[override]
-        """True if the best epochs came late in the training, so that larger networks may learn more."""
+        """True if the best epochs came late in the training, which suggests that larger networks may learn more."""
         planned = self.options.epochs if isinstance(self.options.epochs, int) else len(self.history.epochs)
         return float(np.mean(self.history.best_epoch)) > _LATE_SHARE * planned
 
@@ -135,9 +137,9 @@ class Networks(Member):
 
     @torch.no_grad()
     def raw(self, X: ColumnTable) -> Tensor:
-        """Compute the P raw outputs of M networks. Shape: (rows, M, P).
+        """Compute the raw outputs of each network, such as log mu and log gamma. Shape: (rows, networks, head.n_raw).
 
-        The outputs of a row are the same bit for bit, whichever other rows `X` has.
+        The result for a row is identical bit for bit, whichever other rows are in `X`.
         """
         inputs = select_inputs(self.encoder.encode(X), self.chosen)
         blocks = []
@@ -210,7 +212,7 @@ class Networks(Member):
 
 
 class LargeNetworks(Networks):
-    """Larger networks with a longer training, for tables on which the default networks are still improving."""
+    """Networks with wider layers and a longer training, for tables on which the default networks still improve."""
 
     label = "large networks"
     complexity = 6
@@ -225,9 +227,9 @@ class LargeNetworks(Networks):
 
 
 def _can_be_large(task: Task) -> bool:
-    """Return True if large networks apply to a task.
+    """Return True if large networks can be fitted to a task.
 
-    That is the case if the likelihood is one of counts, and the user has not set sizes, encoding or epochs.
+    The likelihood must be one of counts, and the user must not have set layer widths, encoding or epochs.
     """
     default = NetworkOptions()
     is_customised = any(

@@ -1,6 +1,7 @@
-"""Fit several members, the cheapest first, and choose their weights in a mixture.
+"""Fit the members of a mixture, the cheapest first, and choose their mixture weights.
 
-A block is a set of held-out rows that are predicted together, as an array of positions (`MemberPredictions.divide`).
+A block is a set of held-out rows that are predicted together, represented by an array of their positions
+(`MemberPredictions.divide`).
 """
 
 from collections.abc import Callable, Sequence
@@ -35,10 +36,11 @@ _SCORED_ROWS_PER_SECOND = 100.0
 _MIN_SECONDS_TO_BEGIN = 0.5
 
 
-def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpec]:
-    """Specify the members of `members="auto"` in the order of `MEMBERS`; for a continuous likelihood, only networks.
+def make_default_specs(task: Task, extra_members: Sequence[str] = ()) -> list[MemberSpec]:
+    """Specify the members of `members="auto"`, in the order of `MEMBERS`.
 
-    `others` are names of additional members, which are fitted before the networks.
+    Members that cannot be fitted to the task are left out. For continuous likelihoods, there are only baselines and
+    networks. `extra_members` are names of further members, which are fitted before the networks.
     """
     kinds = {name: MEMBERS[name] for name in MEMBERS}
     names = [
@@ -46,7 +48,7 @@ def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpe
         for name, kind in kinds.items()
         if kind.is_default and (task.head.is_count or kind.is_baseline or issubclass(kind, Networks))
     ]
-    further = [name for name in others if name not in names]
+    further = [name for name in extra_members if name not in names]
     first = next(
         position for position, name in enumerate([*names, ""]) if not name or issubclass(kinds[name], Networks)
     )
@@ -58,7 +60,10 @@ def make_default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpe
 
 
 def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
-    """Specify members by name, which all get a weight; raise a `ConfigError` if one does not apply to the task."""
+    """Specify the members that the user has named, none of them as a baseline.
+
+    Raise a `ConfigError` if one of them cannot be fitted to the task.
+    """
     specs = []
     for name in names:
         try:
@@ -75,8 +80,8 @@ def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
 class Portfolio:
     """Fits the members of a mixture one after the other, and chooses their weights by the CRPS of held-out rows.
 
-    `specs` are the members to fit, and `clock` is the time limit of all fits. `on_step` is called with a
-    line on each step. With `jobs`, members are fitted as jobs, some at the same time.
+    `specs` are the members to fit, and `clock` is the time limit of all fits together. `on_step` is called with a
+    message before each step. If `jobs` is given, members are fitted as jobs, which may run in parallel.
     """
 
     specs: Sequence[MemberSpec]
@@ -107,15 +112,16 @@ class Portfolio:
     #: The last error of a member.
     _error: Exception | None = None
 
-    def fit(self, folds: Folds, seed: int, parts_seed: int | None = None) -> Self:
-        """Fit members until the time is up, or another member is not expected to improve the mixture.
+    def fit(self, folds: Folds, seed: int, calibration_seed: int | None = None) -> Self:
+        """Fit the members until the time is up or no further member is expected to improve the mixture.
 
-        Weights are chosen on held-out rows, if there are any. `parts_seed` (default: `seed`) divides validation rows
-        into parts for calibration (`MemberPredictions`).
+        If there are held-out rows, mixture weights are chosen on them. `calibration_seed` (default: `seed`) is used to
+        divide validation rows into random parts, between which calibration is cross-fitted (`MemberPredictions`).
         """
         self.folds, self.seed = folds, seed
         fitter = MemberFitter(self.specs, folds, seed, self.clock, self.on_step, self.jobs)
-        self.predictions = MemberPredictions.from_folds(self.folds, seed if parts_seed is None else parts_seed)
+        calibration_seed = seed if calibration_seed is None else calibration_seed
+        self.predictions = MemberPredictions.from_folds(self.folds, calibration_seed)
         is_weighed = sum(not spec.is_baseline for spec in self.specs) > 1
         blocks = self._choose_scored_blocks() if is_weighed else []
         scores = MixtureScores([self.predictions.take_counts(block) for block in blocks])
@@ -125,14 +131,14 @@ class Portfolio:
             if self.interrupted or (self.members and self.clock.left < _MIN_SECONDS_TO_BEGIN):
                 break
             if self.members and spec.larger_than not in (None, *self._could_learn_more):
-                self._skip(spec)
+                self._record_skipped(spec)
                 continue
             so_far = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
             self.on_step(f"Fitting {spec.label}{so_far}")
             fit = fitter.fit(spec, members_left)
             self.interrupted |= fit.is_interrupted
             if fit.member is None:
-                self._leave_out(spec, fit.reason, fit.error)
+                self._record_failure(spec, fit.reason, fit.error)
                 continue
             self.members[spec.name], self.seconds[spec.name] = fit.member, fit.seconds
             if fit.n_rows is not None:
@@ -141,11 +147,11 @@ class Portfolio:
             if spec.is_baseline or not is_weighed:
                 continue
             before = self.crps
-            if not self._weigh(spec, scores, blocks):
+            if not self._update_weights(spec, scores, blocks):
                 break
             if fit.member.is_underfitted and self.crps < (1.0 - _MIN_CRPS_GAIN) * before:
                 self._could_learn_more.append(spec.name)
-        self._record_rest()
+        self._record_remaining()
         if self.interrupted and not self.members:
             raise KeyboardInterrupt
         if not self.members:
@@ -162,7 +168,7 @@ class Portfolio:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about members that were fitted to fewer rows, and about members that could not be fitted."""
+        """Sentences for the user about members that were fitted to only some rows or could not be fitted."""
         notes, total = [], len(self.folds.train)
         numbers = {name: rows for name, rows in self.rows.items() if rows < total and name in self.members}
         if numbers:
@@ -181,16 +187,16 @@ class Portfolio:
             notes.append(f"The mixture is fitted {sentence}.{remedy}{alone}")
         return notes
 
-    def _skip(self, spec: MemberSpec) -> None:
-        """Record why a larger member is not fitted."""
+    def _record_skipped(self, spec: MemberSpec) -> None:
+        """Record why a member that is larger than another one is not fitted."""
         smaller = str(spec.larger_than)
         if smaller in self.left_out:
             self.left_out[spec.name] = self.left_out[smaller]
         else:
             self.not_tried[spec.name] = f"a larger model than {smaller} was not expected to help"
 
-    def _record_rest(self) -> None:
-        """Record why members that were neither fitted nor left out so far were not tried."""
+    def _record_remaining(self) -> None:
+        """Record why the remaining members were not fitted: the fit was stopped, or the time was up."""
         for spec in self.specs:
             if spec.name in (*self.members, *self.left_out, *self.not_tried):
                 continue
@@ -199,22 +205,22 @@ class Portfolio:
             else:
                 self.left_out[spec.name] = TIME_IS_UP
 
-    def _leave_out(self, spec: MemberSpec, reason: str, error: Exception | None) -> None:
-        """Record why a member is left out, so that the fit continues without it."""
+    def _record_failure(self, spec: MemberSpec, reason: str, error: Exception | None) -> None:
+        """Record why a member could not be fitted or scored. The fit of the mixture continues without it."""
         if reason:
             self.left_out[spec.name] = reason
         self._error = error or self._error
 
     def _remove(self, spec: MemberSpec) -> None:
-        """Remove a member that was fitted."""
+        """Remove a fitted member and its predictions."""
         self.members.pop(spec.name)
         self.seconds.pop(spec.name)
         self.predictions.discard(spec.name)
 
-    def _weigh(self, spec: MemberSpec, scores: MixtureScores, blocks: Sequence[np.ndarray]) -> bool:
-        """Score the new member, and update the weights of all members so far; return False if there was no time.
+    def _update_weights(self, spec: MemberSpec, scores: MixtureScores, blocks: Sequence[np.ndarray]) -> bool:
+        """Score a new member on the held-out rows in `blocks`, and choose the weights of all members again.
 
-        `blocks` are the held-out rows to score.
+        Return False if the time was up or the user pressed Ctrl-C, so that no further member should be fitted.
         """
         try:
             with single_thread(), torch.no_grad(), self.clock.limit():
@@ -234,7 +240,7 @@ class Portfolio:
         except Exception as error:
             if not is_member_error(error):
                 raise
-            self._leave_out(spec, describe_member_error(error), error)
+            self._record_failure(spec, describe_member_error(error), error)
             self._remove(spec)
             return True
         mixed = [spec.name for spec in self.specs if spec.name in self.members and not spec.is_baseline]
@@ -248,7 +254,11 @@ class Portfolio:
     def _choose_fold_weights(
         self, names: Sequence[str], scores: MixtureScores, fold: np.ndarray
     ) -> list[dict[str, float]]:
-        """Choose weights for each fold by the scores of the rows of all other folds; `fold` numbers the scored rows."""
+        """Choose mixture weights for each fold, by the scores of the rows in the other folds.
+
+        `names` are the mixed members, and `fold` holds the fold of each scored row. Return one mapping from names to
+        weights per fold.
+        """
         chosen = [
             choose_mixture_weights(scores, scores.row_weights * (fold != number))
             for number in range(int(fold.max()) + 1)
@@ -256,7 +266,10 @@ class Portfolio:
         return [dict(zip(names, weights.tolist(), strict=True)) for weights in chosen]
 
     def _choose_scored_blocks(self) -> list[np.ndarray]:
-        """Choose the held-out rows by which weights are chosen; return their positions, block by block."""
+        """Choose the held-out rows that are scored to determine mixture weights, as many as time allows.
+
+        Return their positions, block by block.
+        """
         held_out = self.predictions
         max_rows = int(min(_MAX_SCORED_ROWS, max(_MIN_SCORED_ROWS, _SCORED_ROWS_PER_SECOND * self.clock.left)))
         if len(held_out) <= max_rows:

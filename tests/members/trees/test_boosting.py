@@ -117,7 +117,7 @@ def test_trees_of_a_dispersion_follow_the_derivatives_of_the_weighted_loss(monke
     grow = boosting.BoostedTrees.grow
 
     def watch(growing, derivatives):
-        raw = np.column_stack([log_rate[growing.inner], fit.constant + growing.scores])
+        raw = np.column_stack([log_rate[growing.inner], fit.constant + growing.inner_scores])
         steps.append((growing.inner, raw, *derivatives))
         grow(growing, derivatives)
 
@@ -201,7 +201,10 @@ def test_boosting_ends_when_the_loss_falls_no_more(losses, patience, best, steps
         return losses[number - 1]
 
     settings = Settings(rounds=len(losses), patience=patience)
-    assert boosting.boost_until_best(step, settings, lowest=4.5, keep=lambda: kept.append(len(seen))) == best
+    assert (
+        boosting.boost_until_best(step, settings, initial_loss=4.5, on_improvement=lambda: kept.append(len(seen)))
+        == best
+    )
     assert seen == list(range(1, steps + 1))
     assert kept[-1:] == ([best] if best else [])
 

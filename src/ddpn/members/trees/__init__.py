@@ -1,1 +1,1 @@
-"""Boosted trees as members: boosting with LightGBM in folds, and the matrices and files of trees."""
+"""Boosted trees as a member: boosting with LightGBM, the matrices that it needs, and safe files for trees."""

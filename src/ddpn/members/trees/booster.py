@@ -1,7 +1,7 @@
-"""`Booster`: a fitted sum of trees, converted between LightGBM's text, arrays and files.
+"""`Booster`: a fitted sum of LightGBM trees that can be saved safely.
 
-Only arrays are saved, and they are checked when they are read. No text from a file is ever parsed, because a wrong
-index in it would make LightGBM read outside its memory.
+Trees are saved as arrays, which are validated when they are loaded and then formatted as LightGBM's text format. Text
+from a file is never given to LightGBM, because a wrong index in it would make LightGBM read outside its memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,10 +34,10 @@ _CATEGORY_BIT, _MAX_DECISION, _MISSING_BITS = 1, 15, 12
 
 
 class Booster:
-    """A fitted sum of trees, which maps rows of a matrix to numbers, without its training rows.
+    """A fitted LightGBM model: a sum of trees that maps each row of a matrix to a number.
 
-    `text` is the model in LightGBM's text format, "" if there are no trees. `chosen` holds the positions of the matrix
-    columns that the trees use; None stands for all columns.
+    It does not keep the training rows. `text` is the model in LightGBM's text format, or "" if there are no trees.
+    `chosen` holds the positions of the matrix columns that the trees use, or None if they use all.
     """
 
     def __init__(self, text: str, chosen: np.ndarray | None) -> None:
@@ -53,7 +53,10 @@ class Booster:
         return parse_arrays(self._text)
 
     def raw(self, matrix: np.ndarray) -> np.ndarray:
-        """Sum the outputs of the trees for every row of the whole matrix. For a mean, the sum is the log rate."""
+        """Compute the sum of the tree outputs for each row, without a link function.
+
+        `matrix` has all columns, not only the chosen ones. For trees of a mean, the result is the log rate.
+        """
         if self._booster is None or not len(matrix):
             return np.zeros(len(matrix))
         inputs = matrix if self.chosen is None else matrix[:, self.chosen]
@@ -64,7 +67,10 @@ class Booster:
 
 
 def parse_arrays(text: str) -> dict[str, np.ndarray]:
-    """Parse a text that LightGBM has just written; return an array per quantity (`NAMES`), over all trees in turn."""
+    """Parse LightGBM's text format into flat arrays by name (`NAMES`), such as the thresholds of all splits.
+
+    Each array concatenates the values of all trees. The text must come from LightGBM itself, not from a file.
+    """
     trees = []
     for block in text.split("\nTree=")[1:]:
         lines = block.partition("\n\n")[0].splitlines()[1:]
@@ -82,12 +88,12 @@ def parse_arrays(text: str) -> dict[str, np.ndarray]:
 
 
 def slice_trees(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """Divide the flat arrays of a booster into those of each tree; return a dictionary per tree."""
-    return [{name: arrays[name][part] for name, part in tree.items()} for tree in _slice_arrays(arrays)]
+    """Split the flat arrays of a booster by tree; return one dictionary of arrays per tree."""
+    return [{name: arrays[name][part] for name, part in tree.items()} for tree in _locate_trees(arrays)]
 
 
-def _slice_arrays(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
-    """Return, for each tree, the slice of each flat array that belongs to it."""
+def _locate_trees(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
+    """Return one dictionary per tree: for each flat array by name, the slice that belongs to this tree."""
     leaves, categories, words = (arrays[name].astype(np.int64) for name in SIZES)
     sizes = dict.fromkeys(PER_SPLIT, leaves - 1) | dict.fromkeys(PER_LEAF, leaves)
     sizes |= {"cat_boundaries": np.where(categories > 0, categories + 1, 0), "cat_threshold": words}
@@ -97,14 +103,14 @@ def _slice_arrays(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
 
 
 def format_trees(arrays: Mapping[str, np.ndarray], columns: int) -> str:
-    """Format flat arrays as the text that LightGBM reads as a model of a matrix with this many columns."""
+    """Format flat arrays in LightGBM's text format, as a model of a matrix with `columns` columns."""
     names = " ".join(f"c{i}" for i in range(columns))
     head = [
         "tree", "version=v4", "num_class=1", "num_tree_per_iteration=1", "label_index=0",
         f"max_feature_idx={columns - 1}", f"feature_names={names}", f"feature_infos={' '.join(['none'] * columns)}", "",
     ]  # fmt: skip
     lines, texts = head, {name: list(map(repr, arrays[name].tolist())) for name in NAMES}
-    for number, parts in enumerate(_slice_arrays(arrays)):
+    for number, parts in enumerate(_locate_trees(arrays)):
         tree = {name: texts[name][part] for name, part in parts.items()}
         lines += ["", f"Tree={number}", f"num_leaves={len(tree['leaf_value'])}"]
         lines += [f"num_cat={max(0, len(tree['cat_boundaries']) - 1)}"]
@@ -117,15 +123,16 @@ def format_trees(arrays: Mapping[str, np.ndarray], columns: int) -> str:
 
 
 def boosters_to_files(boosters: Sequence[Booster]) -> dict[str, bytes]:
-    """Convert boosters to a file of arrays, without pickles."""
+    """Save the trees of boosters as arrays in one file; return its content by file name."""
     named = {f"{k}.{name}": values for k, booster in enumerate(boosters) for name, values in booster.arrays.items()}
     return {_FILE: arrays_to_bytes(**named)}
 
 
 def boosters_from_files(files: Mapping[str, bytes], chosen: Sequence[Any], columns: Sequence[int]) -> list[Booster]:
-    """Rebuild boosters from files; raise an `InputError` if the files are not valid trees.
+    """Load boosters from files that `boosters_to_files` returned; raise an `InputError` if they are not valid trees.
 
-    The matrix of booster i has `columns[i]` columns, of which it uses `chosen[i]` (None for all).
+    `columns[i]` is the number of columns in the matrix of booster i, and `chosen[i]` holds the positions of those that
+    it uses (None for all).
     """
     if len(chosen) != len(columns):
         problem = f"it lists the columns of {len(chosen)} boosters instead of {len(columns)}"
@@ -160,20 +167,23 @@ def _is_sum_of_trees(arrays: Mapping[str, np.ndarray], columns: int) -> bool:
     expected |= {"cat_boundaries": (categories + (categories > 0)).sum(), "cat_threshold": words.sum()}
     if any(len(arrays[name]) != size for name, size in expected.items()):
         return False
-    return _are_trees(arrays, leaves, columns) and _have_levels(arrays, leaves, categories, words)
+    return _are_trees(arrays, leaves, columns) and _have_valid_level_sets(arrays, leaves, categories, words)
 
 
 def _are_trees(arrays: Mapping[str, np.ndarray], leaves: np.ndarray, columns: int) -> bool:
-    """Return True if the splits form trees with these numbers of leaves: every node has one parent."""
+    """Return True if the splits form valid trees with these numbers of leaves.
+
+    Every node but the root must have exactly one parent, and every split must use a column that exists.
+    """
     splits = leaves - 1
-    start, tree = _find_starts(splits), np.repeat(np.arange(len(leaves)), splits)
+    start, tree = _compute_starts(splits), np.repeat(np.arange(len(leaves)), splits)
     position = np.arange(len(tree)) - start[tree]
     child = np.stack([arrays["left_child"], arrays["right_child"]]).astype(np.int64)
     # Children come after their parents, so there is no circle.
     good = np.where(child < 0, ~child < leaves[tree], (child > position) & (child < splits[tree]))
     if not good.all():
         return False
-    nodes, ends = (start[tree] + child)[child >= 0], (_find_starts(leaves)[tree] + ~child)[child < 0]
+    nodes, ends = (start[tree] + child)[child >= 0], (_compute_starts(leaves)[tree] + ~child)[child < 0]
     parents = np.bincount(nodes, minlength=len(tree)) == (position > 0)
     if not (parents.all() and (np.bincount(ends, minlength=leaves.sum()) == np.repeat(splits > 0, leaves)).all()):
         return False
@@ -184,27 +194,30 @@ def _are_trees(arrays: Mapping[str, np.ndarray], leaves: np.ndarray, columns: in
     return bool(is_kind.all() and finite and is_feature)
 
 
-def _have_levels(
-    arrays: Mapping[str, np.ndarray], leaves: np.ndarray, categories: np.ndarray, words: np.ndarray
+def _have_valid_level_sets(
+    arrays: Mapping[str, np.ndarray], leaves: np.ndarray, n_sets: np.ndarray, n_words: np.ndarray
 ) -> bool:
-    """Return True if splits by category refer to valid sets of levels of their own tree."""
+    """Return True if every split on a categorical column refers to a valid set of levels in its own tree.
+
+    For each tree, `n_sets` is the number of such sets, and `n_words` the number of 32-bit words that encode them.
+    """
     by_category = arrays["decision_type"] & _CATEGORY_BIT > 0
-    sets_used, sets = arrays["threshold"][by_category], np.repeat(categories, leaves - 1)[by_category]
+    sets_used, sets = arrays["threshold"][by_category], np.repeat(n_sets, leaves - 1)[by_category]
     if (
         not ((sets_used >= 0) & (sets_used < sets) & (sets_used == np.floor(sets_used))).all()
-        or words[categories == 0].any()
+        or n_words[n_sets == 0].any()
     ):
         return False
-    borders, values, has = arrays["cat_boundaries"].astype(np.int64), arrays["cat_threshold"], categories > 0
-    sizes = (categories + 1)[has]
-    first = _find_starts(sizes)
+    borders, values, has_sets = arrays["cat_boundaries"].astype(np.int64), arrays["cat_threshold"], n_sets > 0
+    sizes = (n_sets + 1)[has_sets]
+    first = _compute_starts(sizes)
     is_first = np.zeros(len(borders), dtype=bool)
     is_first[first] = True
-    in_order = (borders[first] == 0).all() and (borders[first + sizes - 1] == words[has]).all()
+    in_order = (borders[first] == 0).all() and (borders[first + sizes - 1] == n_words[has_sets]).all()
     in_order = in_order and (np.diff(borders)[~is_first[1:]] > 0).all()
     return bool(in_order and ((values >= 0) & (values < 2**32)).all())
 
 
-def _find_starts(sizes: np.ndarray) -> np.ndarray:
-    """Return the position at which each of several consecutive slices with these sizes begins."""
+def _compute_starts(sizes: np.ndarray) -> np.ndarray:
+    """Return the start of each slice, if slices with these sizes follow one another from 0."""
     return np.cumsum(sizes) - sizes

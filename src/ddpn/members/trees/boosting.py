@@ -1,7 +1,7 @@
-"""Boost with LightGBM: rows and folds, the boosters of all folds while they grow, and when they stop.
+"""Boost trees with LightGBM in several folds at once, and stop at the round with the best held-out loss.
 
-Each fold has a booster, which is fitted to the rows of the other folds (`inner`) and predicts the rows of this fold
-(`outer`). A round adds one tree to a booster.
+Each fold has its own booster. It is fitted to the rows of the other folds (`inner`) and evaluated on the rows of this
+fold (`outer`). A round adds one tree to each booster.
 """
 
 from collections.abc import Callable
@@ -30,9 +30,9 @@ _MAX_LEAF_STEP = 2.0
 
 
 class Fold(NamedTuple):
-    """Positions of the rows to which a booster is fitted (`inner`) and of the held-out rows that it predicts (`outer`).
+    """The row positions of one fold: `inner` rows to which a booster is fitted, and held-out `outer` rows.
 
-    `chosen` holds the positions of the columns that it uses, None for all.
+    `chosen` holds the positions of the columns that the booster uses, or None if it uses all.
     """
 
     inner: np.ndarray
@@ -41,7 +41,7 @@ class Fold(NamedTuple):
 
 
 class TreeRows(NamedTuple):
-    """The rows to which boosters of a mean are fitted: inputs, rates (counts per exposure), weights and folds."""
+    """The training rows of boosters: a matrix of inputs, rates (count / exposure), weights and folds."""
 
     matrix: np.ndarray
     is_category: np.ndarray
@@ -52,7 +52,7 @@ class TreeRows(NamedTuple):
     directions: np.ndarray | None = None
 
     def with_column(self, values: np.ndarray) -> "TreeRows":
-        """Return the rows with one more numeric column, which every fold uses."""
+        """Return a copy with an additional numeric column, which the boosters of all folds use."""
         last = self.matrix.shape[1]
         return self._replace(
             matrix=np.column_stack([self.matrix, values]),
@@ -62,18 +62,20 @@ class TreeRows(NamedTuple):
 
 
 def compute_rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the rate (count / exposure) and weight (weight * exposure) of each row.
+    """Compute the rate (count / exposure) of each row and its weight for Poisson regression (weight * exposure).
 
-    Rates with these weights have the same Poisson likelihood as the counts with their exposures.
+    Up to a constant, the Poisson log-likelihood of rates with these weights equals that of the counts with their
+    exposures.
     """
     scale = np.ones_like(sample.y) if sample.exposure is None else sample.exposure
     return sample.y / scale, scale * sample.weight_or_ones
 
 
 def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds: int = FOLDS) -> list[Fold]:
-    """Divide rows with counts `y` into folds, with groups kept together.
+    """Divide rows into random folds. Groups of rows stay together.
 
-    Raise a `NotApplicableError` if a booster would be fitted to counts of 0 alone.
+    Raise a `NotApplicableError` if fewer than two folds are possible, or if a booster would be fitted only to counts of
+    0. `y` holds the counts.
     """
     pairs = [Fold(inner, outer) for inner, outer in split_folds(len(y), folds, seed, group)]
     if len(pairs) < 2:
@@ -84,19 +86,22 @@ def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds
 
 
 def choose_fold_columns(folds: list[Fold], matrix: np.ndarray, rate: np.ndarray, weight: np.ndarray) -> list[Fold]:
-    """Select the columns of each fold by its `inner` rows alone, so that the held-out rows have no influence."""
+    """Choose the most predictive columns for each fold; return the folds with their `chosen` columns.
+
+    Only the `inner` rows of a fold are used, so that its held-out rows do not influence the choice.
+    """
     return [
         f._replace(chosen=choose_columns(matrix[f.inner], rate[f.inner], weight[f.inner], MAX_COLUMNS)) for f in folds
     ]
 
 
 def select_columns(matrix: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
-    """Select the matrix columns at the positions `chosen`; None selects all."""
+    """Select the columns of a matrix at the positions `chosen`; None selects all columns."""
     return matrix if chosen is None else matrix[:, chosen]
 
 
 def min_rows_per_leaf(rows: int) -> int:
-    """Return the smallest number of rows per leaf: 20, or fewer for small tables."""
+    """Return the minimum number of rows in a leaf: 20, or fewer for tables with fewer than 400 rows."""
     return min(20, max(1, rows // 20))
 
 
@@ -104,7 +109,11 @@ def min_rows_per_leaf(rows: int) -> int:
 
 
 class Settings(NamedTuple):
-    """Settings of boosting: leaves per tree, learning rate, largest number of rounds, patience in rounds, and seed."""
+    """Settings of boosting.
+
+    `leaves` is the number of leaves per tree, `rate` the learning rate, and `rounds` the maximum number of rounds.
+    Boosting stops early after `patience` rounds without improvement.
+    """
 
     leaves: int = 31
     rate: float = 0.05
@@ -114,7 +123,7 @@ class Settings(NamedTuple):
 
 
 class FoldData:
-    """Makes the LightGBM data sets of each fold. If all folds use the same columns, bins are computed once."""
+    """Creates the LightGBM datasets of each fold. If all folds use the same columns, bins are computed only once."""
 
     def __init__(self, rows: TreeRows) -> None:
         import lightgbm
@@ -135,19 +144,22 @@ class FoldData:
             params=params,
         ).construct()
 
-    def make_datasets(self, part: Fold) -> tuple[Any, Any]:
-        """Make the data sets of the `inner` and of the `outer` rows of a fold; None if it has no `outer` rows."""
-        whole = self._make_dataset(part.chosen) if self._whole is None else self._whole
-        outer = whole.subset(np.sort(part.outer)) if len(part.outer) else None
-        return whole.subset(np.sort(part.inner)), outer
+    def make_datasets(self, fold: Fold) -> tuple[Any, Any]:
+        """Return the LightGBM datasets of the `inner` and the `outer` rows of a fold.
+
+        The second one is None if the fold has no `outer` rows.
+        """
+        whole = self._make_dataset(fold.chosen) if self._whole is None else self._whole
+        outer = whole.subset(np.sort(fold.outer)) if len(fold.outer) else None
+        return whole.subset(np.sort(fold.inner)), outer
 
 
 def _get_column_options(rows: int, columns: int, share: float) -> dict[str, float]:
-    """Return LightGBM's options for the share of columns that it draws for each tree.
+    """Return LightGBM's options for random subsets of columns, of which `share` is the relative size.
 
-    In tables of few rows, columns are drawn for each split instead. At most MAX_COLUMNS are drawn. On the development
-    tables, a share of 0.7 lowers the CRPS of the trees by 0.4%. If there are few columns, all are used, because every
-    one may be needed.
+    A subset is drawn for each tree or, in tables with few rows, for each split. If the table has few columns, all are
+    used, because every one may be needed. If it has more than MAX_COLUMNS, that many are drawn for each split. On the
+    development tables, a share of 0.7 lowers the CRPS of the trees by 0.4%.
     """
     if share == 1.0 or not _MAX_UNSAMPLED_COLUMNS < columns <= MAX_COLUMNS:
         return {"feature_fraction_bynode": min(1.0, MAX_COLUMNS / columns)}
@@ -155,26 +167,27 @@ def _get_column_options(rows: int, columns: int, share: float) -> dict[str, floa
 
 
 class BoostedTrees:
-    """The booster of one fold while trees are added to it.
+    """The booster of one fold during training, to which `grow` adds trees.
 
-    It minimises the Poisson loss of a mean, or a custom objective, whose derivatives are passed to `grow`. `inner` and
-    `outer` are sorted. `part` replaces the fold with the number `fold`, for example by all rows.
+    The objective is LightGBM's Poisson loss, or with `is_custom` an objective whose derivatives are passed to `grow`.
+    `fold_number` selects the fold from `rows.folds` and varies the seed. A `fold` is used instead of the selected one,
+    for example a fold of all rows. The attributes `inner` and `outer` hold the sorted row positions of the fold.
     """
 
     def __init__(
         self,
         data: FoldData,
         rows: TreeRows,
-        fold: int,
+        fold_number: int,
         settings: Settings,
         is_custom: bool = False,
-        part: Fold | None = None,
+        fold: Fold | None = None,
     ) -> None:
         import lightgbm
 
-        part = rows.folds[fold] if part is None else part
-        self.inner, self.outer, self.chosen = np.sort(part.inner), np.sort(part.outer), part.chosen
-        train, valid = data.make_datasets(part)
+        fold = rows.folds[fold_number] if fold is None else fold
+        self.inner, self.outer, self.chosen = np.sort(fold.inner), np.sort(fold.outer), fold.chosen
+        train, valid = data.make_datasets(fold)
         self.columns = rows.matrix.shape[1] if self.chosen is None else len(self.chosen)
         params = {
             **_QUIET,
@@ -185,7 +198,7 @@ class BoostedTrees:
             "max_delta_step": _MAX_LEAF_STEP if is_custom else 0.0,
             "min_data_in_leaf": min_rows_per_leaf(len(self.inner)),
             **_get_column_options(len(rows.rate), self.columns, 1.0 if is_custom else _COLUMN_SHARE),
-            "seed": settings.seed + fold,
+            "seed": settings.seed + fold_number,
             "deterministic": True,
             "force_row_wise": True,
             "feature_pre_filter": False,
@@ -202,7 +215,10 @@ class BoostedTrees:
         self.is_finished = False
 
     def grow(self, derivatives: tuple[np.ndarray, np.ndarray] | None = None) -> None:
-        """Add one tree. A custom objective passes the first and second derivatives of the losses."""
+        """Add one tree.
+
+        For a custom objective, `derivatives` holds the first and second derivatives of the loss of each `inner` row.
+        """
         check_deadline()
         if derivatives is None:
             self.is_finished = self._booster.update()
@@ -211,11 +227,11 @@ class BoostedTrees:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds so far."""
+        """The current number of rounds."""
         return self._booster.current_iteration()
 
     def roll_back(self, rounds: int) -> None:
-        """Remove all trees after the first `rounds`. A first tree without splits, which adds 0, may remain."""
+        """Remove trees until `rounds` rounds are left. A first tree without splits, which adds 0, may remain."""
         for _ in range(self.rounds - rounds):
             self._booster.rollback_one_iter()
 
@@ -225,13 +241,13 @@ class BoostedTrees:
         return self._booster.eval_valid()[0][2]
 
     @property
-    def scores(self) -> np.ndarray:
-        """The sum of the trees for each `inner` row."""
+    def inner_scores(self) -> np.ndarray:
+        """The current sum of the tree outputs for each `inner` row."""
         return self._capture_scores(self._booster.eval_train)
 
     @property
-    def held_out(self) -> np.ndarray:
-        """The sum of the trees for each row in `outer`, the held-out rows. Shape: (held-out rows,)."""
+    def outer_scores(self) -> np.ndarray:
+        """The current sum of the tree outputs for each `outer` row, the held-out rows."""
         return self._capture_scores(self._booster.eval_valid)
 
     def _capture_scores(self, evaluate: Callable[..., Any]) -> np.ndarray:
@@ -245,34 +261,36 @@ class BoostedTrees:
         return captured[0]
 
     def to_booster(self, rounds: int) -> Booster:
-        """Return the trees of the first `rounds` as a `Booster`, without the training rows."""
+        """Return the first `rounds` trees as a `Booster`, which does not keep the training rows."""
         text = self._booster.model_to_string(num_iteration=rounds) if rounds else ""
         return Booster(text, self.chosen)
 
     def predict(self, matrix: np.ndarray, rounds: int) -> np.ndarray:
-        """Sum the outputs of the first `rounds` trees for each row of a matrix."""
+        """Compute the sum of the outputs of the first `rounds` trees for each row of a matrix."""
         inputs = select_columns(matrix, self.chosen)
         return np.asarray(self._booster.predict(inputs, num_iteration=rounds, raw_score=True))
 
 
 def boost_until_best(
-    step: Callable[[int], float],
+    add_round: Callable[[int], float],
     settings: Settings,
     clock: Clock = NO_LIMIT,
-    lowest: float = np.inf,
-    keep: Callable[[], object] = lambda: None,
+    initial_loss: float = np.inf,
+    on_improvement: Callable[[], object] = lambda: None,
 ) -> int:
-    """Add rounds until the loss no longer falls; return the number of the best one, 0 if none improved the loss.
+    """Add rounds until the loss stops improving; return the best number of rounds.
 
-    `step` adds a round, given its number (from 1), and returns the out-of-fold loss after it; NaN or infinity ends
-    boosting. `lowest` is the loss before the first round. `keep` is called after each round with a new lowest loss.
+    `add_round` is called with the number of the round, from 1. It adds a tree to each booster and returns the new
+    held-out loss. Boosting stops after `settings.patience` rounds without improvement, when the time is up, or if the
+    loss is not finite. `initial_loss` is the loss before the first round; 0 is returned if no round improves it.
+    `on_improvement` is called after each round that lowers the loss to a new minimum.
     """
-    best = 0
-    for done in range(1, settings.rounds + 1):
-        loss = step(done)
+    best, lowest = 0, initial_loss
+    for number in range(1, settings.rounds + 1):
+        loss = add_round(number)
         if loss < lowest:
-            lowest, best = loss, done
-            keep()
-        if not np.isfinite(loss) or done - best >= settings.patience or not clock.left:
+            lowest, best = loss, number
+            on_improvement()
+        if not np.isfinite(loss) or number - best >= settings.patience or not clock.left:
             break
     return best

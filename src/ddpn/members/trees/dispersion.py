@@ -1,4 +1,4 @@
-"""Fit the dispersion of counts around means that were boosted: a constant, or boosters that add to it."""
+"""Fit the dispersion of counts around boosted means: a constant, optionally plus boosted trees."""
 
 import numpy as np
 import torch
@@ -28,11 +28,13 @@ _MIN_STANDARD_ERRORS = 2.0
 
 
 class DispersionFit:
-    """The log dispersion of counts around means that are already fitted: a constant, and boosters that add to it.
+    """The log dispersion of counts around fitted means: a constant, optionally plus one booster per fold.
 
-    Means are out of fold, and so are the predictions of the boosters, of which there is one per fold. Around means that
-    were fitted to the same rows, the dispersion would be too small everywhere. `head` is that of one of `FAMILIES`.
-    `log_rate` holds the log mean per exposure of each row, and `offset` a number per row that is added to the constant.
+    The means must be out of fold: around means that were fitted to the same rows, the counts vary too little, and the
+    dispersion would be too small. The predictions of the boosters are out of fold for the same reason.
+
+    `head` is the likelihood, one of `FAMILIES`. `log_rate` holds the log of mean / exposure of each row. `offset` holds
+    a fixed term of each row's log dispersion, to which the constant is added.
     """
 
     def __init__(
@@ -59,37 +61,37 @@ class DispersionFit:
         self.raw[:, 1] += self.constant
 
     def losses(self) -> np.ndarray:
-        """Compute the weighted out-of-fold loss of every row."""
+        """Compute the weighted out-of-fold loss of each row."""
         with torch.no_grad(), single_thread():
             return self.share * self.head.sample_loss(torch.from_numpy(self.raw), self.sample).numpy()
 
     def to_boosters(self) -> list[Booster]:
-        """Return one booster per fold. The mean of their outputs is added to the constant log dispersion.
+        """Return the booster of each fold, or an empty list if the dispersion is constant.
 
-        The list is empty if the dispersion is constant.
+        To predict, add the mean of their outputs to the constant.
         """
         return [growing.to_booster(growing.rounds) for growing in self._growing]
 
     def boost(self, rows: TreeRows, settings: Settings, clock: Clock = NO_LIMIT) -> None:
-        """Boost the log dispersion until the out-of-fold loss no longer falls.
+        """Add trees to the log dispersion until the out-of-fold loss stops improving.
 
-        The boosters are discarded if they are not clearly better than the constant.
+        The trees are discarded if they are not clearly better than the constant.
         """
         constant, before = self.raw, self.losses()
         data = FoldData(rows)
         self._growing = [BoostedTrees(data, rows, fold, settings, is_custom=True) for fold in range(len(rows.folds))]
         kept, best = [0] * len(self._growing), self.raw.copy()
 
-        def step(done: int) -> float:
-            # Curvatures are rarely refreshed: they change slowly, take longer than gradients, and only scale the steps.
-            self._grow(refresh=done & (done - 1) == 0)
+        def add_round(number: int) -> float:
+            # Curvatures are rarely updated: they change slowly, take longer than gradients, and only scale the steps.
+            self._grow(update_curvatures=number & (number - 1) == 0)
             return float(self.losses().sum())
 
-        def keep() -> None:
+        def keep_best() -> None:
             nonlocal kept, best
             kept, best = [growing.rounds for growing in self._growing], self.raw.copy()
 
-        boost_until_best(step, settings, clock, float(before.sum()), keep)
+        boost_until_best(add_round, settings, clock, float(before.sum()), keep_best)
         self.raw = best
         for growing, rounds in zip(self._growing, kept, strict=True):
             growing.roll_back(rounds)
@@ -97,12 +99,16 @@ class DispersionFit:
         if gain.sum() <= _MIN_STANDARD_ERRORS * np.sqrt(len(gain)) * gain.std():
             self.raw, self._growing = constant, []
 
-    def _grow(self, refresh: bool) -> None:
-        """Add one tree to the booster of each fold; recompute the curvatures of the losses only if `refresh`."""
+    def _grow(self, update_curvatures: bool) -> None:
+        """Add one tree to the booster of each fold.
+
+        Trees need the gradient and the curvature of the loss. If `update_curvatures` is False, curvatures of an earlier
+        round are used.
+        """
         inner = [growing.inner for growing in self._growing]
         raws, after = [self.raw[index] for index in inner], self.raw.copy()
         for growing, raw in zip(self._growing, raws, strict=True):
-            raw[:, 1] = self.constant + growing.scores
+            raw[:, 1] = self.constant + growing.inner_scores
         fitted = np.concatenate(inner)
         at, rows, share = (
             torch.from_numpy(np.concatenate(raws)),
@@ -111,22 +117,22 @@ class DispersionFit:
         )
         with single_thread():
             gradient = np.ascontiguousarray(self.head.gradient(at, rows).numpy()[:, 1]) * share
-            if refresh or self._curvature is None:
+            if update_curvatures or self._curvature is None:
                 self._curvature = self._compute_curvatures(at, rows).numpy()[:, 1] * share
         curvature = np.maximum(self._curvature, MIN_DISPERSION_CURVATURE * share)
         start = 0
         for growing in self._growing:
             part = slice(start, start + len(growing.inner))
             growing.grow((gradient[part], curvature[part]))
-            after[growing.outer, 1] = self.constant + growing.held_out
+            after[growing.outer, 1] = self.constant + growing.outer_scores
             start = part.stop
         self.raw = after
 
     def _compute_curvatures(self, raw: Tensor, rows: CountRows[object, Tensor]) -> Tensor:
-        """Compute the curvature of each row's loss in the raw outputs (`Head.curvature`).
+        """Compute the curvature of each row's loss with respect to its raw outputs (`Head.curvature`).
 
-        Without exposures, it is computed once for all rows whose raw outputs agree after rounding to 0.1. This
-        is accurate enough, because curvatures only scale the steps.
+        Without exposures, raw outputs are first rounded to multiples of 0.1, and the curvature is computed once for all
+        rows with equal values. This is accurate enough, because curvatures only scale the steps.
         """
         if rows.exposure is not None:
             return self.head.curvature(raw, rows)
@@ -141,11 +147,11 @@ class DispersionFit:
 def fit_dispersion(
     rows: TreeRows, log_rate: np.ndarray, sample: CountRows, seed: int, clock: Clock = NO_LIMIT
 ) -> DispersionFit:
-    """Fit the dispersion of counts around out-of-fold means: a constant, or boosted if that is clearly better.
+    """Fit the dispersion of counts around out-of-fold means: a constant, plus boosted trees if clearly better.
 
-    The family with the higher out-of-fold likelihood (with its best constant) is chosen. With exposures, or if the mean
-    must be monotone, it is always the Negative Binomial, whose mean equals the boosted mean for any dispersion. The log
-    mean is an additional input of the boosters.
+    The likelihood is the one of `FAMILIES` with the lower out-of-fold loss at its best constant. With exposures or
+    monotone columns it is always the Negative Binomial, whose mean equals the boosted mean for any dispersion.
+    `log_rate` holds the log of mean / exposure of each row; the log mean is an additional input of the trees.
     """
     names = FAMILIES if sample.exposure is None and rows.directions is None else FAMILIES[:1]
     fits = (DispersionFit(make_head(name), sample, seed, log_rate) for name in names)

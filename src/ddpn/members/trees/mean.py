@@ -1,4 +1,4 @@
-"""Boost a mean: one booster per fold, which all grow together."""
+"""Boost the mean of counts, with one booster per fold. The boosters of all folds grow together."""
 
 from collections.abc import Sequence
 
@@ -31,15 +31,16 @@ _TRIAL_TIME_SHARE, FOLDS_TIME_SHARE = 0.2, 0.7
 
 
 def choose_learning_rate(rows: int, rate: float | None = None) -> float:
-    """Return `rate`, or the default learning rate for this many rows if it is None."""
+    """Return `rate` if it is given, else the default learning rate for this number of rows."""
     return (_LARGE_TABLE_RATE if rows >= SMALL_TABLE_ROWS else _RATE) if rate is None else rate
 
 
 class MeanFit:
-    """Poisson boosting of a rate (count / exposure), with one booster per fold that predicts the rows of this fold.
+    """Poisson boosting of the rate (count / exposure), with one booster per fold for out-of-fold predictions.
 
-    All folds grow together and stop at the round where the sum of their held-out losses is smallest. One number of
-    rounds, chosen by all rows, is less noisy than one per fold, and is not chosen by the rows of a single fold.
+    The boosters of all folds are trained together and stop at the same round, the one with the smallest total held-out
+    loss. One number of rounds for all folds is less noisy than one per fold, and hardly depends on the rows of any
+    single fold.
     """
 
     def __init__(self, rows: TreeRows, settings: Settings, data: FoldData | None = None) -> None:
@@ -52,10 +53,10 @@ class MeanFit:
     def choose_best(
         cls, rows: TreeRows, settings: Settings, leaves: Sequence[int] | None, clock: Clock = NO_LIMIT
     ) -> "MeanFit":
-        """Boost with several numbers of leaves on some of the folds; return the fit with the smallest held-out loss.
+        """Try several numbers of leaves on half of the folds; return the fit with the smallest held-out loss.
 
-        `leaves` are the candidates; None is the default for this many rows. With very many columns, only the first is
-        tried. If a trial runs out of time, no further number is tried.
+        `leaves` holds the numbers to try; None selects the defaults for this number of rows. Only the first number is
+        tried if the table has very many columns. The search ends early if a trial runs out of time.
         """
         if leaves is None:
             leaves = _LARGE_TABLE_LEAVES if len(rows.rate) >= SMALL_TABLE_ROWS else _LEAVES
@@ -68,38 +69,41 @@ class MeanFit:
                 break
         return min(trials, key=lambda trial: trial.loss)
 
-    def run(self, folds: int, clock: Clock = NO_LIMIT) -> None:
-        """Boost the first `folds` folds until the clock ends. Existing boosters are continued."""
+    def run(self, n_folds: int, clock: Clock = NO_LIMIT) -> None:
+        """Train the boosters of the first `n_folds` folds until the loss stops improving or the clock ends.
+
+        Existing boosters are continued.
+        """
         self._growing += [
-            BoostedTrees(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)
+            BoostedTrees(self._data, self.rows, k, self.settings) for k in range(len(self._growing), n_folds)
         ]
         shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
 
-        def step(done: int) -> float:
+        def add_round(number: int) -> float:
             for growing in self._growing:
-                if len(growing.curve) < done:
+                if len(growing.curve) < number:
                     growing.grow()
                     growing.curve.append(growing.loss)
-            return sum(share * growing.curve[done - 1] for share, growing in zip(shares, self._growing, strict=True))
+            return sum(share * growing.curve[number - 1] for share, growing in zip(shares, self._growing, strict=True))
 
-        self._best = boost_until_best(step, self.settings, clock)
+        self._best = boost_until_best(add_round, self.settings, clock)
 
     def to_boosters(self) -> list[Booster]:
-        """Return the booster of each fold, with the best number of rounds."""
+        """Return the booster of each fold, cut to the best number of rounds."""
         return [growing.to_booster(self._best) for growing in self._growing]
 
     def fit_all_rows(self) -> Booster:
-        """Fit a booster to all rows, with the number of rounds that was best on held-out rows."""
-        rows, every = self.rows, Fold(np.arange(len(self.rows.rate)), np.arange(0))
-        (part,) = choose_fold_columns([every], rows.matrix, rows.rate, rows.weight)
-        growing = BoostedTrees(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
+        """Fit a single booster to all rows, with the number of rounds that was best on held-out rows."""
+        rows, all_rows = self.rows, Fold(np.arange(len(self.rows.rate)), np.arange(0))
+        (fold,) = choose_fold_columns([all_rows], rows.matrix, rows.rate, rows.weight)
+        growing = BoostedTrees(self._data, self.rows, len(self.rows.folds), self.settings, fold=fold)
         while growing.rounds < self._best and not growing.is_finished:
             growing.grow()
         return growing.to_booster(self._best)
 
     @property
     def out_of_fold(self) -> np.ndarray:
-        """The out-of-fold log rate of each row; NaN for rows of folds that were not boosted."""
+        """The out-of-fold log rate of each row; NaN for rows in folds that were not boosted."""
         log_rates = np.full(len(self.rows.rate), np.nan)
         for growing in self._growing:
             log_rates[growing.outer] = growing.predict(self.rows.matrix[growing.outer], self._best)
@@ -107,6 +111,6 @@ class MeanFit:
 
     @property
     def loss(self) -> float:
-        """The sum of the weighted Poisson losses of the held-out rows."""
+        """The total weighted Poisson loss of the held-out rows."""
         raw = self.out_of_fold
         return float(np.nansum(self.rows.weight * (np.exp(raw) - self.rows.rate * raw)))

@@ -1,4 +1,4 @@
-"""Boosted trees as a member: a boosted mean, and a likelihood and a dispersion that out-of-fold means choose."""
+"""`Trees`: boosted trees as a member, which predict a mean and a dispersion."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -34,29 +34,30 @@ _COPY_FOLDS = 3
 class Trees(Member):
     """Boosted trees that predict a whole distribution.
 
-    First a mean is boosted: Poisson boosting in five folds, whose boosters are averaged. The out-of-fold means then
-    choose the number of leaves, the likelihood (Negative Binomial or Double Poisson) and its dispersion: a constant, or
-    boosted if that is clearly better. With a `stream`, these choices are made on a sample, and the mean is boosted on
-    all rows that fit into memory.
+    First, the mean is fitted by Poisson boosting in five folds; predictions are averaged over the boosters of all
+    folds. The out-of-fold means are then used to choose the number of leaves and the likelihood (Negative Binomial or
+    Double Poisson), and to fit its dispersion: a constant, plus boosted trees if these are clearly better. With a
+    `stream`, all this is done on a sample, and the mean is boosted again on as many rows of the stream as fit into
+    memory.
 
-    Splits handle categories and missing values directly; exposures and weights enter the likelihood.
+    Splits handle categories and missing values directly. Exposures and weights enter the likelihood.
 
     Parameters
     ----------
     head : Head
-        The likelihood that was chosen.
+        The chosen likelihood.
     table : TreeTable
         Converts tables to the matrix of the trees.
     unit : float
-        The exposure that counts as 1.
+        The reference exposure: exposures are divided by this number.
     means : list of Booster
-        Boosters whose rates are averaged.
+        Boosters of the log rate. The predicted rate is the mean of their rates.
     constant : float
-        The logarithm of the dispersion.
+        The constant part of the log dispersion.
     dispersions : list of Booster
-        Boosters whose average is added to `constant`; empty if the dispersion is the same for all rows.
+        Boosters whose mean output is added to `constant`; empty if the dispersion is the same for all rows.
     leaves : int
-        The number of leaves that was chosen.
+        The chosen number of leaves.
     n_rows : int, optional
         The number of rows of the stream to which the mean was fitted; None without a stream.
 
@@ -108,12 +109,13 @@ class Trees(Member):
         stream: RowStream | None = None,
         is_copy: bool = False,
     ) -> Self:
-        """Boost the mean and the dispersion until the clock ends.
+        """Boost the mean and the dispersion until they stop improving or the clock ends.
 
-        `leaves` are the numbers of leaves to try, among which out-of-fold means choose; these and the learning `rate`
-        of the mean depend on the number of rows by default. `monotone` maps numeric columns to 1 if the mean must not
-        fall with them at equal exposure, and to -1 if it must not rise. A copy that leaves out a fold has a single
-        booster for its mean, because the copies together have many.
+        `leaves` holds the numbers of leaves to try, and `rate` is the learning rate of the mean. Both depend on the
+        number of rows by default. `rounds` is the maximum number of rounds. `monotone` maps names of numeric columns to
+        1 if the mean, at equal exposure, must not fall with the column, or to -1 if it must not rise. With `is_copy`,
+        the member is a copy that leaves out a fold, and its mean has a single booster, because the copies are averaged
+        anyway.
         """
         used = _select_rows(train)
         unit = choose_exposure_unit(used, is_total=False)
@@ -140,9 +142,9 @@ class Trees(Member):
     def _fit_stream(
         self, stream: RowStream, sample: TreeRows, validation: CountRows, settings: Settings, clock: Clock
     ) -> Self:
-        """Boost a mean on the rows of the stream; return a member with this mean, or this member if it predicts better.
+        """Boost a mean on the rows of the stream; return the better of this member and one with the new mean.
 
-        The two are compared on the validation rows. `sample` are the rows of the stream that are in memory.
+        The means are compared on the validation rows. `sample` holds the rows of the stream that are in memory.
         """
         from ddpn.members.trees.streamed import fit_stream
 
@@ -174,11 +176,11 @@ class Trees(Member):
         return self.table.levels
 
     def log_rate(self, matrix: np.ndarray) -> np.ndarray:
-        """Compute the log rate of each row: the logarithm of the mean of the rates that the boosters predict."""
+        """Compute the log rate of each row: the log of the average rate over all boosters of the mean."""
         return np.log(np.mean([np.exp(booster.raw(matrix)) for booster in self.means], axis=0))
 
     def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> np.ndarray:
-        """Compute the raw outputs of each row: log rate and log dispersion. Shape: (rows, 2)."""
+        """Compute the raw outputs of each row, its log rate and its log dispersion. Shape: (rows, 2)."""
         matrix = self.table.read(X)
         raw = np.tile([0.0, self.constant], (len(matrix), 1))
         with tree_threads_for(matrix.size):
@@ -219,10 +221,12 @@ class Trees(Member):
         facts = json.loads(files[_FACTS])
         if facts["likelihood"] not in FAMILIES:
             raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {facts['likelihood']!r}.")
-        table, (number, more) = TreeTable.from_dict(facts), facts["boosters"]
+        table, (n_means, n_dispersions) = TreeTable.from_dict(facts), facts["boosters"]
         # Boosters of the dispersion have the log mean as an additional input.
-        boosters = boosters_from_files(files, facts["chosen"], [table.width] * number + [table.width + 1] * more)
-        means, dispersions = boosters[:number], boosters[number:]
+        boosters = boosters_from_files(
+            files, facts["chosen"], [table.width] * n_means + [table.width + 1] * n_dispersions
+        )
+        means, dispersions = boosters[:n_means], boosters[n_means:]
         head, options = make_head(facts["likelihood"]), (facts["leaves"], facts["streamed rows"])
         return cls(head, table, facts["unit"], means, facts["constant"], dispersions, *options)
 
@@ -237,9 +241,10 @@ class Trees(Member):
 
 
 def _select_rows(train: CountRows) -> CountRows:
-    """Select the rows with positive weight; raise a `NotApplicableError` if no mean can be boosted from them.
+    """Select the rows with positive weight.
 
-    Bounded counts are accepted. Boosting ignores the bounds, which is appropriate if counts are rarely near them.
+    Raise a `NotApplicableError` if no mean can be boosted on them, for example because counts are censored. Bounds of
+    counts are ignored, which is appropriate if counts are rarely near them.
     """
     used = train.rows(train.has_weight)
     if used.limit is not None and (used.y >= used.limit).any():

@@ -1,6 +1,6 @@
-"""Boost a mean on all rows of a table that is larger than memory.
+"""Boost a mean on the rows of a table that is larger than memory.
 
-Rows are read in chunks and stored as bins: LightGBM replaces each number by the number of its interval, in one byte.
+Rows are read in chunks. In memory, LightGBM stores only the bin of each value, in one byte.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _CELLS_PER_SECOND = 100_000.0
 
 
 def count_affordable_stream_rows(stream: RowStream, columns: int, clock: Clock) -> int:
-    """Return the number of rows of a stream that memory and time allow, a multiple of the chunk size."""
+    """Return the number of stream rows that fit into memory and the time limit, a multiple of the chunk size."""
     max_rows = min(len(stream), MAX_BYTES // (CELL_BYTES * columns + ROW_BYTES))
     if clock.has_limit:
         max_rows = min(max_rows, int(_CELLS_PER_SECOND * clock.left / columns))
@@ -48,12 +48,14 @@ def fit_stream(
     settings: Settings,
     clock: Clock,
 ) -> tuple[Booster, int, int] | None:
-    """Boost a mean on the rows of a stream, with early stopping on validation rows.
+    """Boost a mean on rows of a stream, with early stopping on validation rows.
 
-    `sample` holds rows of the stream that are in memory; bins are computed from them. If the stream has more rows than
-    memory allows, some are drawn at random. Exposures of the stream are divided by `unit`; those of the validation rows
-    must already be. Return the booster, its number of leaves and the number of its rows; None if memory and time allow
-    no more rows than the sample has.
+    If the stream has more rows than memory or time allow, a random subset is used. Bins are computed from `sample`,
+    rows of the stream that are in memory. Exposures of the stream are divided by `unit`; exposures of the validation
+    rows must be divided already.
+
+    Return the booster, its number of leaves and its number of rows. Return None if `sample` already has all rows that
+    memory and time allow, or if all validation counts are 0.
     """
     columns = sample.matrix.shape[1]
     rows = count_affordable_stream_rows(stream, columns, clock)
@@ -75,7 +77,10 @@ def fit_stream(
 
 
 class StreamedTreeRows(lightgbm.Sequence):
-    """Rows of a stream, which LightGBM reads in consecutive slices. `rate` and `weight` are filled while it reads."""
+    """Feeds `rows` random rows of a stream to LightGBM, which requests them in consecutive slices.
+
+    While rows are read, the attributes `rate` and `weight` are filled with their rates and weights.
+    """
 
     def __init__(self, stream: RowStream, table: TreeTable, unit: float, rows: int, seed: int) -> None:
         self.batch_size = CHUNK_ROWS
@@ -95,7 +100,7 @@ class StreamedTreeRows(lightgbm.Sequence):
         return np.ascontiguousarray(whole[:rows])
 
     def _iter_matrices(self) -> Iterator[np.ndarray]:
-        """Draw rows from each chunk, store their rates and weights, and yield the matrix of their inputs."""
+        """Draw rows from each chunk of the stream, store their rates and weights, and yield their input matrix."""
         share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
         for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):
             some = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
@@ -110,14 +115,14 @@ class StreamedTreeRows(lightgbm.Sequence):
 
 
 class StreamedData(FoldData):
-    """Makes the LightGBM data sets of the rows of a stream, which are fitted, and of the validation rows."""
+    """Creates the LightGBM datasets of the rows of a stream, for training, and of the validation rows."""
 
     def __init__(self, sample: TreeRows, validation: TreeRows, streamed: StreamedTreeRows) -> None:
         super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))
         self._validation, self._streamed = validation, streamed
 
-    def make_datasets(self, part: Fold) -> tuple[Any, Any]:
-        """Make the data sets of the stream and of the validation rows; `part` has no effect."""
+    def make_datasets(self, fold: Fold) -> tuple[Any, Any]:
+        """Return the LightGBM datasets of the stream and of the validation rows. `fold` is ignored."""
         streamed, rows = self._streamed, self._validation
         like = {"reference": self._whole, "params": self._whole.params}
         train = lightgbm.Dataset(streamed, streamed.rate, weight=streamed.weight, **like)

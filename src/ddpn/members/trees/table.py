@@ -1,4 +1,4 @@
-"""`TreeTable`: converts tables to the matrix of numbers that boosted trees use."""
+"""`TreeTable`: converts tables to the numeric matrix that boosted trees use."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -16,14 +16,14 @@ MAX_LEVELS = 254
 
 
 class TreeTable:
-    """Converts tables to the matrix of the trees: numbers unchanged, and a code for each frequent level.
+    """Converts tables to the matrix of the trees: numbers are unchanged, and frequent levels become integer codes.
 
     Parameters
     ----------
     schema : Schema
         The columns of the training rows.
     levels : dict of str to tuple of str
-        The levels of each category that have a code, most frequent first.
+        For each categorical column, the levels that have a code, most frequent first.
     """
 
     def __init__(self, schema: Schema, levels: Mapping[str, Sequence[str]]) -> None:
@@ -34,14 +34,17 @@ class TreeTable:
 
     @classmethod
     def fit(cls, X: Any) -> tuple[Self, np.ndarray]:
-        """Learn the columns and frequent levels of a table; return the `TreeTable` and the matrix of this table."""
+        """Learn the columns and frequent levels of a table; return the converter and the converted table."""
         columns = read_table(X)
         levels = {column.name: _list_frequent_levels(column) for column in columns if column.is_category}
         table = cls(Schema.from_table(columns), levels)
         return table, table.read(columns)
 
     def read(self, X: Any) -> np.ndarray:
-        """Convert a table to a float64 matrix (rows, width). Levels without a code become NaN, like missing values."""
+        """Convert a table to a float64 matrix with `width` columns.
+
+        Missing values and levels without a code become NaN.
+        """
         return np.column_stack(
             [
                 column.map_levels(self._codes[column.name], np.nan, np.nan) if column.is_category else column.values
@@ -56,13 +59,14 @@ class TreeTable:
 
     @property
     def is_category(self) -> np.ndarray:
-        """A mask of the matrix columns, True for those that hold codes of levels."""
+        """A mask of the matrix columns, True for those with codes of levels."""
         return np.array([kind.is_category for kind in self.schema.kinds])
 
     def get_directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
-        """Return a direction per column: 1 if the mean must not fall with it, -1 if it must not rise, else 0.
+        """Return the monotone constraint of each matrix column, or None if `monotone` is None.
 
-        `monotone` maps numeric columns to 1 or -1. If it is None, return None.
+        The constraint is 1 if the mean must not fall with the column, -1 if it must not rise, and 0 without a
+        constraint. `monotone` maps names of numeric columns to 1 or -1.
         """
         if monotone is None:
             return None
@@ -75,17 +79,17 @@ class TreeTable:
         return np.array([monotone.get(name, 0) for name in self.schema.names])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as values that JSON can hold."""
+        """Return the schema and the levels as a dictionary that can be written as JSON."""
         return {"schema": self.schema.as_dict(), "levels": self.levels}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """Rebuild a converter from the result of `as_dict`, which may have additional entries."""
+        """Recreate a converter from the dictionary that `as_dict` returned; additional keys are ignored."""
         return cls(Schema.from_dict(fields["schema"]), fields["levels"])
 
 
 def _list_frequent_levels(column: Column) -> tuple[str, ...]:
-    """List up to `MAX_LEVELS` levels that occur in a column, most frequent first; ties are in alphabetical order."""
+    """List the levels of a column, most frequent first, at most `MAX_LEVELS`. Ties are in alphabetical order."""
     rows = column.count_levels()
     order = sorted(range(len(rows)), key=lambda code: (-rows[code], column.levels[code]))
     return tuple(column.levels[code] for code in order if rows[code])[:MAX_LEVELS]
