@@ -1,4 +1,4 @@
-"""Compare new rows with the training rows: the values of a column, out-of-distribution rows, coverage and PIT."""
+"""Checks of new rows against the training rows: values of columns, out-of-distribution rows, coverage and PIT."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,28 +27,29 @@ _MIN_EXPECTED_ROWS = 5.0
 
 
 class Check(NamedTuple):
-    """One comparison of new rows with training rows: a difference, its p-value, and whether it is drift.
+    """Result of comparing one property of new rows with the training rows: a difference, its p-value, and a decision.
 
     Parameters
     ----------
     kind : str
-        "values" of a column, "ood", "coverage" or "pit".
+        What is compared: "values" of a column, "ood", "coverage" or "pit".
     name : str
         The name of the column, or of the quantity that is compared.
     effect : float
-        The size of the difference, as a difference of shares from 0 to 1.
+        The size of the difference, from 0 to 1. For "values" and "pit", it is the largest difference of two cdfs,
+        or half of the sum of the absolute differences of shares; otherwise a difference of two shares.
     p_value : float
         The probability of a difference at least as large if new rows are like the training rows.
     before, now : str
         The value in the training rows (or the expected value), and the value in the new rows.
     ignored : bool
-        True if the check is shown but never reports drift.
+        True if the check is shown but never counts as drift.
     adjusted_p_value : float
-        The p-value for all checks together.
+        The p-value after Holm's correction for the number of checks.
     threshold : float
-        The least difference that is drift.
+        The smallest difference that counts as drift.
     more_than_chance : bool
-        Whether the adjusted p-value is below the level of all checks together.
+        True if the adjusted p-value is below the significance level.
     """
 
     kind: str
@@ -64,17 +65,17 @@ class Check(NamedTuple):
 
     @property
     def drift(self) -> bool:
-        """Whether the difference is more than chance and large enough to matter."""
+        """True if the difference is more than chance and reaches the threshold."""
         return self.more_than_chance and self.effect >= self.threshold
 
     @property
     def title(self) -> str:
-        """The title of the check."""
+        """The name of the check in tables and sentences."""
         return f"values of {self.name}" if self.kind == "values" else self.name
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """What tables show: title, before, now, difference, threshold, adjusted p-value and result."""
+        """The cells of a table row: title, before, now, difference, threshold, adjusted p-value and result."""
         texts = self.title, self.before, self.now, f"{self.effect:.3f}"
         if self.ignored:
             return *texts, "-", "-", "ignored"
@@ -83,10 +84,10 @@ class Check(NamedTuple):
         return *texts, f"{self.threshold:.3f}", p_value, result
 
 
-def compare_column(profile: ColumnProfile, column: Column, shown: Callable[[float], str] = value_text) -> Check:
-    """Compare the values of a column of new rows, missing ones included, with the summary of the training column.
+def compare_column(profile: ColumnProfile, column: Column, format_value: Callable[[float], str] = value_text) -> Check:
+    """Compare the values of a column of new rows, including missing ones, with the summary of the training column.
 
-    `shown` writes a number of the column as text.
+    `format_value` converts a number of the column to text, for medians.
     """
     if len(profile.keys):
         return _compare_levels(profile, column)
@@ -102,7 +103,7 @@ def compare_column(profile: ColumnProfile, column: Column, shown: Callable[[floa
         cdfs = old + (1.0 - old) * ndtr(profile.normal), new + (1.0 - new) * 0.5 * ranks / len(values)
         distance = max(distance, float(np.abs(cdfs[0] - cdfs[1]).max()))
         both = float(np.interp(0.0, profile.normal, profile.edges)), float(np.median(values))
-        medians = f"median {shown(both[0])}", f"median {shown(both[1])}"
+        medians = f"median {format_value(both[0])}", f"median {format_value(both[1])}"
     p_value = float(stats.kstwobign.sf(distance * np.sqrt(before * now / (before + now))))
     p_value = _combine_with_missing(p_value, profile, absent)
     missing = (f"{old:.1%} missing", f"{new:.1%} missing") if old or new else ("", "")
@@ -110,21 +111,22 @@ def compare_column(profile: ColumnProfile, column: Column, shown: Callable[[floa
     return Check("values", column.name, distance, p_value, first, second)
 
 
-def _combine_with_missing(p_value: float, profile: ColumnProfile, absent: np.ndarray) -> float:
-    """Combine the p-value of a test of values with that of Fisher's exact test of the number of missing values.
+def _combine_with_missing(p_value: float, profile: ColumnProfile, is_missing: np.ndarray) -> float:
+    """Combine the p-value of a test of values with Fisher's exact test of the number of missing values.
 
-    `absent` is True for new rows with a missing value. Without missing values, the p-value is returned unchanged.
-    Fisher's test detects the first missing values of a column even among few rows.
+    `is_missing` is True for new rows with a missing value. If no value is missing, neither in the training rows nor in
+    the new rows, the p-value is returned unchanged. Fisher's test detects the first missing values of a column even in
+    few rows.
     """
     present = profile.rows[0] - profile.rows[1]
-    table = np.array([[profile.rows[1], present], [absent.sum(), (~absent).sum()]]).round().astype(int)
+    table = np.array([[profile.rows[1], present], [is_missing.sum(), (~is_missing).sum()]]).round().astype(int)
     if not table[:, 0].any():
         return p_value
     return min(1.0, 2.0 * min(p_value, float(stats.fisher_exact(table)[1])))
 
 
 def _compare_levels(profile: ColumnProfile, column: Column) -> Check:
-    """Test whether the shares of frequent levels have changed, and name the level that has changed most.
+    """Test whether the shares of frequent levels have changed; the result names the level that has changed most.
 
     Levels that are rare in the training rows are pooled with unseen levels, because it is chance in which of two
     similar tables a rare level occurs.
@@ -132,7 +134,7 @@ def _compare_levels(profile: ColumnProfile, column: Column) -> Check:
     before, number, absent = profile.rows[0], len(column.values), column.is_missing
     index = profile.find_positions(column.rows(~absent))
     counts = np.append(np.bincount(index[index >= 0], minlength=len(profile.keys)), absent.sum())
-    old = np.append(_key_shares(profile) * (1.0 - profile.missing_share), profile.missing_share)
+    old = np.append(_compute_key_shares(profile) * (1.0 - profile.missing_share), profile.missing_share)
     now, unseen = counts / number, float((index < 0).sum() / number)
     chosen = old * min(before, number) >= _MIN_EXPECTED_ROWS
     cells = [np.append(shares[chosen], max(0.0, 1.0 - shares[chosen].sum())) for shares in (old, now)]
@@ -163,16 +165,16 @@ def _compare_levels(profile: ColumnProfile, column: Column) -> Check:
     return Check("values", column.name, effect, p_value, f"{name} {old[key]:.1%}", words)
 
 
-def _key_shares(profile: ColumnProfile) -> np.ndarray:
-    """Return the share of each level or value (`keys`) among the training values that are not missing.
+def _compute_key_shares(profile: ColumnProfile) -> np.ndarray:
+    """Return the share of each level or value in `profile.keys` among the training values that are not missing.
 
-    The surprise of a level is -log of the total share of all levels that are at most as frequent, so shares are
-    differences of these totals.
+    The summary stores the surprise of a level: -log of the total share of all levels that are at most as frequent. So
+    shares are differences of these totals.
 
     >>> from ddpn.tables.columns import Kind
     >>> profile = ColumnProfile(Kind.CATEGORY, np.ones(2), np.zeros(2), keys=np.arange(3, dtype=np.uint64),
     ...                         key_surprise=-np.log([0.4, 1.0, 0.4]))
-    >>> _key_shares(profile).round(3).tolist()
+    >>> _compute_key_shares(profile).round(3).tolist()
     [0.2, 0.6, 0.2]
     """
     as_rare = np.exp(-profile.key_surprise).round(12)
@@ -181,11 +183,10 @@ def _key_shares(profile: ColumnProfile) -> np.ndarray:
 
 
 def compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
-    """Compare the share of new rows that are flagged as out-of-distribution with the share of ordinary rows.
+    """Test whether more new rows than expected are flagged as out-of-distribution.
 
-    `pvalues` are the out-of-distribution p-values of the new rows.
-    For rows like the calibration rows, the number of flagged rows has a Beta-Binomial distribution, because the
-    calibration set is finite.
+    `pvalues` are the out-of-distribution p-values of the new rows. If new rows are like the calibration rows, the
+    number of flagged rows has a Beta-Binomial distribution, because the number of calibration rows is finite.
     """
     ood = predictor.calibration.require_ood()
     size, rows = len(ood.scores), len(pvalues)
@@ -198,10 +199,11 @@ def compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
 
 
 def compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
-    """Compare the coverage of intervals with that of the held-out rows, and the PIT with a uniform distribution.
+    """Compare predictions with the counts of new rows: the coverage of intervals and the distribution of the PIT.
 
-    Held-out rows are new to the model as well: a model that was never quite right is no drift. They are a sample
-    themselves, so that a distance is as uncertain as between two samples.
+    Coverage is compared with the coverage on held-out rows, so that a model whose intervals were never quite right is
+    not drift. The PIT is compared with a uniform distribution. Because the model was calibrated on a sample, the
+    distance is tested like the distance between two samples.
     """
     with single_thread():
         # All rows are predicted at once, because there are few of them.
@@ -219,20 +221,18 @@ def compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
     return [_compare_coverage(covered, len(sample), level, levels), pit_check]
 
 
-def _compare_coverage(covered: float, rows: int, level: float, levels: IntervalLevels | None) -> Check:
-    """Compare the share of new counts inside their intervals with that of the held-out rows.
+def _compare_coverage(coverage: float, n_rows: int, level: float, levels: IntervalLevels | None) -> Check:
+    """Test whether intervals cover fewer of the new counts than of the held-out counts. Higher coverage is no drift.
 
-    `covered` is the share of the new counts, `rows` their number, and `level` that of the intervals. `levels` has the
-    scores of the held-out rows; without them, the share is compared with `level`.
-
-    The number inside has a Beta-Binomial distribution if new rows are like the held-out rows. More counts inside than
-    before are no drift that harms.
+    `coverage` is the share of the `n_rows` new counts inside their intervals of level `level`. `levels` has the scores
+    of the held-out rows; if it is None, the share is compared with `level`. If new rows are like the held-out rows, the
+    number of counts inside has a Beta-Binomial distribution.
     """
-    name, inside = f"coverage of {COVERAGE:.0%} intervals", round(covered * rows)
+    name, inside = f"coverage of {COVERAGE:.0%} intervals", round(coverage * n_rows)
     if levels is None:
-        p_value, expected, before = float(stats.binom.cdf(inside, rows, level)), level, f"{level:.1%} asked"
+        p_value, expected, before = float(stats.binom.cdf(inside, n_rows, level)), level, f"{level:.1%} asked"
     else:
         expected, size = levels.measure_held_out(level)
         before = f"{expected:.1%} of held-out rows"
-        p_value = float(stats.betabinom.cdf(inside, rows, max(expected * size, 1.0), size + 1.0 - expected * size))
-    return Check("coverage", name, max(0.0, expected - covered), p_value, before, f"{covered:.1%} covered")
+        p_value = float(stats.betabinom.cdf(inside, n_rows, max(expected * size, 1.0), size + 1.0 - expected * size))
+    return Check("coverage", name, max(0.0, expected - coverage), p_value, before, f"{coverage:.1%} covered")

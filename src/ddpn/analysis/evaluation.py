@@ -1,4 +1,4 @@
-"""`Evaluation`: the numbers on which the verdict on a model is based, and what they show about other candidates."""
+"""`Evaluation`: scores of a model and of other candidates on the same rows, from which a verdict is derived."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,18 +28,42 @@ _LARGE_ERROR_DIFFERENCE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The numbers that a verdict is made of.
+    """Scores of a model and of other candidates on the same rows; `verdict` decides from them whether to use the model.
 
-    `crps` has the mean CRPS of every candidate by name, with the model's own under `model`. `gains` are the model's
-    gains in CRPS over the other candidates, `errors` the mean absolute errors, and `error_gains` the gain over the
-    rival in absolute error. `coverage` is the share of rows inside the model's interval, and `expected` the mean
-    probability of these intervals by the model's own distributions, NaN if unknown. `effective_rows` (default: `rows`)
-    is smaller than `rows` if weights differ or rows within groups are similar. `labels` are names for use within a
-    sentence. `mean_count` is the scale of a difference that matters, `only_count` the count that all rows share, if
-    they do. `impossible` is the number of rows whose count has probability 0 by the model. `simpler` are the candidates
-    that are simpler than the model, simplest first (default: all). `leak` is a sentence about a target leak,
-    `scores_note` a sentence about the rows for which the scores hold. `folds` is the number of folds if rows were
-    predicted out of fold, and 0 for test rows.
+    Attributes
+    ----------
+    model : str
+        The name of the model among the candidates.
+    crps, errors : mapping of str to float
+        The mean CRPS and the mean absolute error of every candidate by name.
+    gains : mapping of str to Gain
+        By how much the CRPS of the model is lower than that of each other candidate.
+    error_gains : mapping of str to Gain
+        The same for the absolute error, for the rival only.
+    rows : int
+        The number of scored rows.
+    effective_rows : float or None
+        The number of independent rows of equal weight that would give the same precision. It is smaller than `rows`
+        if weights differ or rows within groups are similar. Default: `rows`.
+    coverage, expected : float
+        The share of counts inside the model's intervals, and the mean probability of these intervals by the model's
+        own distributions (NaN if unknown).
+    labels : mapping of str to str
+        Names of candidates for use within a sentence.
+    mean_count : float
+        The mean of the counts. A difference in CRPS is negligible if it is small compared with this mean.
+    only_count : float or None
+        The value of all counts if they are equal, else None.
+    impossible : int
+        The number of counts to which the model gives probability 0.
+    simpler : sequence of str or None
+        The candidates that are simpler than the model, simplest first. Default: all candidates.
+    leak : str
+        A sentence about a suspected target leak, which makes the scores worthless; "" if there is none.
+    scores_note : str
+        A sentence about the rows for which the scores hold.
+    folds : int
+        The number of folds if rows were predicted out of fold; 0 for test rows.
     """
 
     model: str
@@ -71,14 +95,17 @@ class Evaluation:
         folds: int = 0,
         **options: Any,
     ) -> Self:
-        """Evaluate a model and other candidates from their scores of the same rows.
+        """Evaluate a model and other candidates from the scores of the same rows.
 
-        `scores` are keyed by candidate, and `model` is the key of the model's own. `y` has the counts of the rows, and
-        `group` the labels of rows that belong together. `options` are the remaining fields, such as `simpler`.
+        `scores` has the scores of the rows by each candidate, and `model` is the model's key in it. `y`, `weight` and
+        `group` have the count, the weight and the group of each row; rows of a group are not independent. `options` are
+        further fields of `Evaluation`, such as `simpler`.
         """
         weight, model_scores = np.ones(len(y)) if weight is None else weight, scores[model]
         crps, used = {name: weighted_mean(row_scores.crps, weight) for name, row_scores in scores.items()}, weight > 0
-        others = [name for name in scores if name != model and is_score(crps[name]) and is_score(crps[model])]
+        others = [
+            name for name in scores if name != model and is_valid_score(crps[name]) and is_valid_score(crps[model])
+        ]
         evaluation = cls(
             model=model,
             crps=crps,
@@ -103,11 +130,11 @@ class Evaluation:
         return replace(evaluation, error_gains={evaluation.rival: error_gain})
 
     def margin(self, name: str) -> float:
-        """Return the largest difference between the CRPS of the model and of a candidate that does not matter."""
+        """Return the largest difference in CRPS between the model and the candidate `name` that is negligible."""
         return max(MAX_DIFFERENCE * self.crps[name], _ROUNDING, _NEGLIGIBLE_SHARE * min(self.mean_count, 1.0))
 
     def against(self, name: str) -> str:
-        """Compare the model with one candidate: "better", "as good as", "undecided" or "worse".
+        """Return how the model compares with the candidate `name`: "better", "as good as", "undecided" or "worse".
 
         "as good as" requires evidence: the 95% interval of the difference lies within the margin (a test of equivalence
         by two one-sided tests of 2.5% each).
@@ -121,16 +148,16 @@ class Evaluation:
 
     @property
     def others(self) -> list[str]:
-        """The names of the candidates that the model is compared with, sorted by CRPS."""
+        """The names of all candidates except the model, sorted by CRPS."""
         return sorted(self.gains, key=lambda name: self.crps[name])
 
     @property
     def rival(self) -> str | None:
         """The name of the candidate that decides the verdict; None if there is no other candidate.
 
-        If candidates are clearly better than the model, it is the best of them. Otherwise, if simpler candidates are as
-        good, it is the simplest of them. Otherwise it is the best candidate among those that are undecided, else among
-        those that are as good, else among those that are clearly worse.
+        If candidates are clearly better than the model, the rival is the best of them. Otherwise, if simpler candidates
+        are as good, it is the simplest of them. Otherwise it is the best of the undecided candidates or, if there are
+        none, the best of those that are as good or, if there are none either, the best of those that are clearly worse.
         """
         outcomes = {name: self.against(name) for name in self.others}
         simpler = self.others if self.simpler is None else self.simpler
@@ -142,7 +169,7 @@ class Evaluation:
 
     @property
     def gain(self) -> Gain:
-        """The gain in CRPS over the rival, positive if the model is better; 0 if there is no rival."""
+        """The gain in CRPS over the rival, which is positive if the model is better; 0 if there is no rival."""
         return Gain(0.0, 0.0, 0.0) if self.rival is None else self.gains[self.rival]
 
     @property
@@ -152,17 +179,17 @@ class Evaluation:
 
     @property
     def row_words(self) -> str:
-        """The words for the scored rows within a sentence: "test rows" or "out-of-fold rows"."""
+        """The name of the scored rows within a sentence: "test rows" or "out-of-fold rows"."""
         return "out-of-fold rows" if self.folds else "test rows"
 
     @property
     def is_decidable(self) -> bool:
-        """True if there are enough rows with different counts to evaluate predictions."""
+        """True if there are enough rows for a verdict, and their counts are not all equal."""
         return self.independent_rows >= MIN_ROWS and self.only_count is None
 
     @property
     def independent_rows(self) -> float:
-        """The number of rows on which standard errors are based: `effective_rows` if known, at most `rows`."""
+        """The effective number of rows, on which standard errors are based; at most `rows`."""
         return min(self.rows, self.effective_rows or self.rows)
 
     @property
@@ -174,9 +201,9 @@ class Evaluation:
 
     @property
     def too_wide(self) -> bool:
-        """True if the coverage is clearly above the intervals' own probability: Wilson's 95% interval lies above it.
+        """True if the coverage is clearly above `expected`: Wilson's 95% interval of the coverage lies above it.
 
-        The coverage is not compared with the nominal one, which intervals of integers rightly exceed.
+        The nominal coverage is not used here, because intervals of integers often have to exceed it.
         """
         return self.coverage > self.expected + MAX_EXCESS and (
             wilson_interval(self.coverage, self.independent_rows)[0] > self.expected
@@ -184,7 +211,10 @@ class Evaluation:
 
     @property
     def medians_disagree(self) -> bool:
-        """True if absolute error and CRPS favour different candidates, clearly or by a large difference."""
+        """True if the rival is better by absolute error and the model by CRPS, or vice versa.
+
+        The difference in absolute error must be clear or large.
+        """
         name = self.rival or ""
         if name not in self.error_gains:
             return False
@@ -194,6 +224,6 @@ class Evaluation:
         return bool(sign * other.mean < -small and (other.is_clear or is_far))
 
 
-def is_score(crps: float) -> bool:
-    """Return True if a mean CRPS is finite and not negative; very large counts can overflow."""
-    return math.isfinite(crps) and crps >= 0
+def is_valid_score(mean_crps: float) -> bool:
+    """Return True if a mean CRPS is finite and not negative, which can fail because very large counts overflow."""
+    return math.isfinite(mean_crps) and mean_crps >= 0

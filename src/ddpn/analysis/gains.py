@@ -1,4 +1,4 @@
-"""How much better one candidate scores than another, with an interval of the difference."""
+"""Gains: by how much the mean score of a model is better than that of another, with confidence intervals."""
 
 import math
 from typing import NamedTuple
@@ -17,10 +17,22 @@ MIN_GROUPS = 5
 
 
 class Gain(NamedTuple):
-    """The mean of per-row differences, positive if the model is better, with its 95% interval and standard error.
+    """Mean difference between the scores of two models, positive if the first one is better, with a 95% interval.
 
-    `without_few` is the mean after the differences of the `few` most influential rows are set to 0. `depends_on_few` is
-    True if that is less than half of the mean and may be chance.
+    Attributes
+    ----------
+    mean : float
+        The mean difference over the rows.
+    low, high : float
+        The ends of its 95% interval.
+    error : float
+        Its standard error.
+    few : int
+        The number of the most influential rows that are left out of `without_few`.
+    without_few : float
+        The mean after the differences of these rows are set to 0.
+    depends_on_few : bool
+        True if `without_few` is less than half of the mean and may be chance.
     """
 
     mean: float
@@ -32,68 +44,70 @@ class Gain(NamedTuple):
     depends_on_few: bool = False
 
     def __neg__(self) -> "Gain":
-        """Return the gain of the other candidate over the model."""
+        """Return the gain of the second model over the first."""
         return self._replace(mean=-self.mean, low=-self.high, high=-self.low, without_few=-self.without_few)
 
     @property
     def is_clear(self) -> bool:
-        """True if the interval does not contain 0, so that the gain is more than chance."""
+        """True if the interval excludes 0, so that the gain is more than chance."""
         return self.low > 0 or self.high < 0
 
 
-def mean_gain(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, group: np.ndarray | None = None) -> Gain:
-    """Compute the mean of the rows' differences between two models, and its 95% interval. Shape: (rows,) each.
+def mean_gain(
+    differences: np.ndarray, weight: np.ndarray, candidates: int = 1, group: np.ndarray | None = None
+) -> Gain:
+    """Return the mean of the rows' differences between two models, with its 95% interval.
 
-    Rows with the same label in `group` are not independent; with groups, the interval is computed from the groups'
-    means. If `candidates` is above 1, the best of that many candidates was chosen on the same rows, so it looks too
-    good and the upper end is Bonferroni's. The lower end needs no correction: a model that is better than the best
-    candidate is better than all of them.
+    Rows with the same label in `group` are not independent, so with groups the interval is computed from group means.
+    If the rival is the best of several `candidates`, chosen on the same rows, it looks too good. Then the upper end of
+    the interval gets a Bonferroni correction. The lower end needs none, because a model that is better than the best
+    candidate is better than all of them. `differences`, `weight` and `group` have one value per row.
     """
-    return _compute_gain(_vary_few_rows(difference, weight), weight, candidates, group)
+    return _compute_gain(_vary_few_rows(differences, weight), weight, candidates, group)
 
 
 def compare_scores(
-    model: np.ndarray,
-    rival: np.ndarray,
+    model_scores: np.ndarray,
+    rival_scores: np.ndarray,
     weight: np.ndarray,
     candidates: int = 1,
     group: np.ndarray | None = None,
     folds: int = 0,
 ) -> Gain:
-    """Compute how much lower the mean score of a model is than that of a rival, for scores that are not negative.
+    """Return by how much the mean score of a model is lower than that of a rival. Scores must not be negative.
 
-    The interval is computed for the logarithm of the ratio of both means (delta method) and converted back to
-    differences, so that the gain never exceeds 100%. Rows, `candidates` and `group` count as in `mean_gain`.
+    The interval is computed for the logarithm of the ratio of the two means (delta method) and converted back, so that
+    the gain never exceeds 100% of the rival's score. `candidates` and `group` are as for `mean_gain`.
 
-    Scores of rows that were predicted out of `folds` are not independent, because their models share training rows.
-    Therefore, errors are multiplied by `fold_error_factor`.
+    If rows were predicted out of fold, with `folds` folds, their scores are not independent, because the fitted models
+    share training rows. Therefore, standard errors are multiplied by `fold_error_factor`.
 
     >>> gain = compare_scores(np.array([0.1, 0.4, 0.1]), np.array([2.0, 9.0, 1.0]), np.ones(3))
     >>> gain.low < gain.mean < gain.high < 4.0
     True
     """
-    base, factor = weighted_mean(rival, weight), fold_error_factor(folds)
-    variants = _vary_few_rows(rival - model, weight)
+    base, factor = weighted_mean(rival_scores, weight), fold_error_factor(folds)
+    variants = _vary_few_rows(rival_scores - model_scores, weight)
     gain = _compute_gain(variants, weight, candidates, group, factor)
     if not base > 0.0:
         return gain  # the rival's score is 0, so there is no ratio
-    scores = rival - variants
+    scores = rival_scores - variants
     # The logarithm of a mean of 0 would not be finite.
     means = np.maximum((scores * weight).sum(-1) / weight.sum(), _MIN_SCORE_RATIO * base)[:, None]
     # The linear part of log(base / mean): over rows, its mean is this logarithm, and its variance that of the
     # logarithm.
-    logs = np.log(base / means) + rival / base - scores / means
+    logs = np.log(base / means) + rival_scores / base - scores / means
     log_gain = _compute_gain(logs, weight, candidates, group, factor)
     low, high = (-base * math.expm1(-end) for end in (log_gain.low, log_gain.high))
     return gain._replace(low=min(low, gain.mean), high=max(high, gain.mean))
 
 
 def fold_error_factor(folds: int) -> float:
-    """Return the ratio of the standard errors of out-of-fold scores and of the scores of as many test rows.
+    """Return the factor by which standard errors of out-of-fold scores exceed those of as many test rows.
 
     This is the correction of Nadeau and Bengio (2003, Machine Learning 52) for models that share training rows: the
     variance of the mean of k folds is (1 / k + 1 / (k - 1)) times that of one fold instead of 1 / k times. Without it,
-    95% intervals of the gain cover 80% (docs/how-to/default-model.md). For test rows (0 folds), it is 1.
+    95% intervals of the gain cover 80% (docs/how-to/default-model.md). For test rows (0 folds), the factor is 1.
 
     >>> fold_error_factor(5), fold_error_factor(0)
     (1.5, 1.0)
@@ -101,16 +115,16 @@ def fold_error_factor(folds: int) -> float:
     return math.sqrt(1.0 + folds / (folds - 1.0)) if folds > 1 else 1.0
 
 
-def _vary_few_rows(difference: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return four variants of the rows' differences, to see how much the mean depends on a handful of rows.
+def _vary_few_rows(differences: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return four variants of the rows' differences, to find out whether a few influential rows determine their mean.
 
-    The first is unchanged. The others change the handful of rows that influence the mean most. In the second variant,
-    these rows keep only differences against the model; in the third, only those in its favour; in the fourth, none.
-    Shape: (rows,) -> (4, rows).
+    The first variant is unchanged. In the others, the few rows that influence the mean most are changed: positive
+    differences of these rows become 0 (second), negative ones become 0 (third), or all become 0 (fourth). Shape:
+    (rows,) -> (4, rows).
     """
-    few = np.argsort(-np.abs(difference * weight), kind="stable")[: _handful(len(difference))]
-    variants = np.stack([difference] * 4)
-    variants[1, few], variants[2, few] = np.minimum(difference[few], 0.0), np.maximum(difference[few], 0.0)
+    few = np.argsort(-np.abs(differences * weight), kind="stable")[: _handful(len(differences))]
+    variants = np.stack([differences] * 4)
+    variants[1, few], variants[2, few] = np.minimum(differences[few], 0.0), np.maximum(differences[few], 0.0)
     variants[3, few] = 0.0
     return variants
 
@@ -122,9 +136,9 @@ def _handful(rows: int) -> int:
 def _compute_gain(
     variants: np.ndarray, weight: np.ndarray, candidates: int, group: np.ndarray | None, error_factor: float = 1.0
 ) -> Gain:
-    """Compute the gain from the four variants of differences that `_vary_few_rows` returns.
+    """Return the gain that follows from the four `variants` of the rows' differences, which `_vary_few_rows` returns.
 
-    Standard errors are multiplied by `error_factor`; the other arguments are those of `mean_gain`.
+    Standard errors are multiplied by `error_factor`. The other arguments are as for `mean_gain`.
     """
     intervals = _mean_intervals(*_aggregate_groups(variants, weight, group), candidates, error_factor)
     (
@@ -144,9 +158,10 @@ def _compute_gain(
 def _aggregate_groups(
     values: np.ndarray, weight: np.ndarray, group: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Aggregate rows to groups: the mean value and the total weight of each group; groups of weight 0 are dropped.
+    """Return the mean values and the total weight of each group; groups of weight 0 are dropped.
 
-    Shape: (k, rows) and (rows,) -> (k, groups) and (groups,).
+    Without groups, `values` and `weight` are returned unchanged. Shape: (k, rows) and (rows,) -> (k, groups) and
+    (groups,).
     """
     if group is None:
         return values, weight
@@ -159,10 +174,11 @@ def _aggregate_groups(
 def _mean_intervals(
     values: np.ndarray, weight: np.ndarray, candidates: int, error_factor: float = 1.0
 ) -> list[list[float]]:
-    """Compute the mean, both ends of its interval and its standard error for each row of `values`, (k, rows).
+    """Return the mean, the lower end, the upper end and the standard error for each line of `values`, shape (k, rows).
 
     The ends are those of Student's t or, if farther from the mean, those of Hall's transformation (1992, J. R. Stat.
-    Soc. B 54), which corrects for skewness: if one tail is long, the t interval misses the mean too often.
+    Soc. B 54), which corrects for skewness. With a long tail on one side, t intervals would miss the mean too often.
+    `candidates` and `error_factor` are as for `_compute_gain`.
     """
     from scipy.special import stdtrit  # slow to import
 
@@ -182,10 +198,10 @@ def _mean_intervals(
 
 
 def count_independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> float:
-    """Estimate how many independent rows of equal weight would have a mean as uncertain as that of these values.
+    """Estimate how many independent rows of equal weight would determine the mean of `values` as precisely.
 
-    It is at most the number of rows. It is smaller than the number of rows if weights differ or values within groups
-    are similar. If there are too few groups to estimate this similarity, it is the number of groups.
+    The result is at most the number of rows. It is smaller if weights differ or values within groups are similar. If
+    there are too few groups to estimate this similarity, it is the number of groups.
     """
     size = effective_rows(weight)
     if group is None:

@@ -1,4 +1,4 @@
-"""Scores of the mixture and of every member on the same rows, with the verdict on the mixture."""
+"""Leaderboard: scores of the mixture and of every member on the same rows, with a verdict on the mixture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,20 +38,20 @@ def _complexity(member: Member) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Leaderboard:
-    """Mean scores of the mixture, every member and other candidates on the same rows.
+    """Mean scores of the mixture, of every member and of other candidates on the same rows.
 
     Attributes
     ----------
     entries : list of dict
         One entry per candidate, sorted by CRPS: "name", "label", "weight" in the mixture, "crps", "nll", "mae",
-        "coverage", "expected" coverage (the mean of the intervals' own probabilities) and "width" of the 90% intervals,
-        and "seconds" of the fit.
+        "coverage", "expected" coverage (the mean of the intervals' own probabilities) and "width" of the 90%
+        intervals, and "seconds" of the fit.
     evaluation : Evaluation
-        The numbers on which the verdict on the mixture is based.
+        The scores and differences from which the verdict on the mixture is derived.
     rows, total : int
         The number of rows that were scored, and the number from which they were drawn.
     library : {"polars", "pandas"}
-        What `to_frame` returns.
+        The library of the data frame that `to_frame` returns.
     """
 
     entries: list[JsonObject]
@@ -62,7 +62,7 @@ class Leaderboard:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the mixture, in plain sentences."""
+        """The decision whether to use the mixture, with reasons as sentences."""
         return verdict(self.evaluation)
 
     @property
@@ -87,7 +87,7 @@ class Leaderboard:
         }
 
     def to_frame(self) -> "pd.DataFrame | pl.DataFrame":
-        """Return the `entries` as a data frame with one row per candidate: of pandas if X was one, else of polars."""
+        """Return the entries as a data frame with one row per candidate: of pandas if X was one, else of polars."""
         columns = dict.fromkeys(name for entry in self.entries for name in entry)
         return make_frame({name: [entry.get(name) for entry in self.entries] for name in columns}, self.library)
 
@@ -111,8 +111,8 @@ def leaderboard(
 ) -> Leaderboard:
     """Score the mixture and every member, including members of weight 0, on the same rows.
 
-    The verdict compares the mixture with other models and with all members but one kind: networks with a weight in the
-    mixture are no simpler alternative to it.
+    The verdict compares the mixture with its members and with other models. Networks that are part of a mixture are not
+    compared with it, because they are no simpler alternative.
 
     Parameters
     ----------
@@ -123,10 +123,10 @@ def leaderboard(
     leaks : sequence of str
         Sentences about suspected target leaks. They rule out a positive verdict.
     scores_note : str
-        A sentence about the rows for which the scores hold, such as that these belong to new groups.
+        A sentence about the rows for which the scores hold, for example that they belong to new groups.
     others : mapping of str to Distribution, optional
-        The distributions that other models predict for the same rows, by name. For a Normal, the distribution of its
-        rounded values is scored.
+        The distributions that other models predict for the same rows, by name. A Normal is scored as the
+        distribution of its rounded values.
     total : int, optional
         The number of rows from which the sample was drawn (`ddpn.tables.row_draw`), for the title.
     mixture_scores : RowScores, optional
@@ -148,15 +148,15 @@ def leaderboard(
 def out_of_fold_leaderboard(
     predictor: Predictor, rows: CalibratedRows, leaks: Sequence[str] = (), scores_note: str = ""
 ) -> Leaderboard:
-    """Score the mixture and every member on rows that were cross-fitted, each row by a model that has not seen it.
+    """Score the mixture and every member on cross-fitted rows, each row by models that were not fitted to it.
 
     Parameters
     ----------
     predictor : Predictor
         The model.
     rows : CalibratedRows
-        The calibration rows. Each row was predicted by copies of the members that were not fitted to it, with weights
-        and a calibration from the other folds. Every row is scored once.
+        The cross-fitted rows. Each row is predicted by the copies of the members that left out its fold, with
+        weights and a calibration from the other folds.
     leaks, scores_note
         As for `leaderboard`.
     """
@@ -169,9 +169,9 @@ def out_of_fold_leaderboard(
 def _score_candidates(
     predictor: Predictor, sample: CountRows, mixture_scores: RowScores | None = None
 ) -> dict[str, RowScores]:
-    """Return the scores of the mixture and of every member by name.
+    """Return the scores of the rows by the mixture and by every member, keyed by name.
 
-    `mixture_scores` are the mixture's scores, if they were already computed.
+    `mixture_scores` are the scores by the mixture, if they were already computed.
     """
     rows = {MIXTURE: score_rows(predictor, sample) if mixture_scores is None else mixture_scores}
     for name in predictor.members:
@@ -189,15 +189,14 @@ def _rank_candidates(
     predictor: Predictor,
     scores: Mapping[str, RowScores],
     sample: CountRows,
-    others: Sequence[str],
+    baseline_names: Sequence[str],
     total: int,
     **options: Any,
 ) -> Leaderboard:
     """Make the leaderboard from the scores of the same rows by each candidate.
 
-    `scores` has the scores of these rows, keyed by the name of the candidate, and `others` the names of candidates that
-    are no members. `total` is the number of rows from which the sample was drawn. `options` are further fields of the
-    `Evaluation`.
+    `scores` has the scores of the rows, keyed by candidate. `baseline_names` are the candidates that are not members.
+    `total` is the number of rows from which the sample was drawn. `options` are further fields of the `Evaluation`.
     """
     labels = {name: format_member_label(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.active_members)
@@ -221,12 +220,12 @@ def _rank_candidates(
         simpler = [name for name in simpler if _complexity(predictor.members[name]) < _complexity(member)]
     evaluation = Evaluation.from_rows(
         MIXTURE,
-        {name: scores[name] for name in (MIXTURE, *compared, *others)},
+        {name: scores[name] for name in (MIXTURE, *compared, *baseline_names)},
         sample.y,
         sample.weight,
         sample.group,
         labels=labels | {name: f"the ensemble of {labels[name]} alone" for name in networks},
-        simpler=[*simpler, *others],
+        simpler=[*simpler, *baseline_names],
         **options,
     )
     entries.sort(key=lambda entry: np.inf if entry["crps"] is None else entry["crps"])

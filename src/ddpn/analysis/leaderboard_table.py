@@ -1,4 +1,4 @@
-"""The leaderboard as a table, for Python, reports and the command line. Imports no torch."""
+"""The leaderboard as a table, for Python, reports and the command line. This module does not import torch."""
 
 import math
 from collections.abc import Sequence
@@ -8,9 +8,10 @@ from ddpn.storage.contents import JsonObject
 
 
 def tabulate_scores(entries: Sequence[JsonObject], coverage: float, caption: str = "") -> TextTable:
-    """Make a table of the scores of all candidates. If there are several, the smallest CRPS is bold.
+    """Return a table of the scores of all candidates. If there are several, the smallest CRPS is bold.
 
-    `entries` are those of `Leaderboard.entries`, or the same from JSON, in which an infinite score is None.
+    `entries` are `Leaderboard.entries`, also if they were read from JSON, where infinite scores are None. `coverage` is
+    the nominal coverage of the intervals, for the headings.
     """
     share = f"{coverage:.0%}"
     headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", "expected", f"{share} width", "fit, s")

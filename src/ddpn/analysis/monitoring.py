@@ -1,8 +1,8 @@
 """Monitor a model: compare new rows with its training rows, and decide what is drift.
 
-Each comparison is a `Check` with a p-value and a difference. It is drift by one rule (`decide_drift`): the adjusted
-p-value is below `alpha`, and the difference reaches the threshold, because with many rows differences that do not
-matter are more than chance, too.
+Each comparison is a `Check` with a p-value and a difference. `decide_drift` applies one rule to all of them: a check is
+drift if its adjusted p-value is below `alpha` and its difference reaches a threshold. The threshold is needed because
+with many rows even negligible differences are more than chance.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,17 +28,17 @@ MIN_ROWS_TO_COMPARE = 20
 
 @dataclass(frozen=True)
 class Monitoring:
-    """The result of `compare`: all checks of a table of new rows. Those with drift come first.
+    """Result of `compare`: all checks of a table of new rows. Checks with drift come first.
 
     Parameters
     ----------
     rows, total : int
         The number of new rows that were compared, and the number from which they were drawn.
     training_rows : int
-        The number of training rows that were summarised.
+        The number of training rows in the summary with which new rows are compared.
     rows_with_counts, total_with_counts : int
-        The number of new rows whose counts were compared with predictions, and the number from which they were drawn:
-        rows with known counts that were not training rows.
+        The number of new rows whose counts were compared with predictions, and the number from which they were
+        drawn. The model was not fitted to these rows.
     alpha, effect : float
         The significance level of all tests together, and the smallest difference that matters.
     checks : tuple of Check
@@ -64,7 +64,7 @@ class Monitoring:
 
     @property
     def headline(self) -> str:
-        """The result in a sentence."""
+        """A sentence that says whether there is drift, and in what."""
         drifting = [check.title for check in self.checks if check.drift]
         checked = f"{len(self.checks)} checks of {self.total:,} rows"
         if not drifting:
@@ -73,9 +73,9 @@ class Monitoring:
 
     @property
     def drift_rule(self) -> str:
-        """Sentences that say when a difference is drift, and name checks whose difference is too small to be drift.
+        """Sentences that explain when a difference is drift.
 
-        Named are only checks whose difference is more than chance.
+        They also name the checks whose difference is more than chance but too small to be drift.
         """
         compared = sum(not check.ignored for check in self.checks)
         rule = (
@@ -87,14 +87,14 @@ class Monitoring:
 
     @property
     def drawn_rows_note(self) -> str:
-        """Sentences that say on how many drawn rows the checks are based; empty if all rows were used."""
+        """Sentences that say how many rows were drawn for the checks; empty if all rows were used."""
         columns = describe_draw("Columns and out-of-distribution rows are checked on", self.rows, self.total)
         counts = describe_draw("Coverage and PIT are checked on", self.rows_with_counts, self.total_with_counts)
         return f"{columns} {counts}".strip()
 
     @property
     def detectable(self) -> str:
-        """A sentence that names the smallest difference that is distinguishable from chance with so many rows."""
+        """A sentence that names the smallest difference that this number of rows can distinguish from chance."""
         sizes = 1.0 / self.rows + 1.0 / self.training_rows
         compared = sum(not check.ignored for check in self.checks)
         least = min(1.0, float(np.sqrt(-0.5 * np.log(self.alpha / max(2 * compared, 2)) * sizes)))
@@ -138,18 +138,18 @@ def compare(
     sample : CountRows, optional
         Rows with counts to which the model was not fitted, for checks of coverage and PIT.
     alpha : float
-        The probability of a false alarm if rows are like the training rows (Holm's method over all checks).
+        The probability of a false alarm in any check if new rows are like the training rows (Holm's method).
     effect : float
-        The smallest difference of shares that matters, from 0 to 1. For the coverage of intervals it is half of that.
+        The smallest difference that matters, from 0 to 1. For the coverage of intervals, half of it is used.
     ignored : collection of str
         Columns of X that are compared but never count as drift, such as dates.
     days : collection of str
-        Columns of X with days since 1970, which are shown as dates.
+        Columns of X that contain days since 1970, which are shown as dates.
     max_rows : int or None
-        The most rows of each kind, with and without counts. From more rows, some are drawn at random, always the same
-        ones. None uses all rows.
+        The largest number of rows to use, both of X and of `sample`. If there are more, some are drawn at random,
+        always the same ones. None uses all rows.
     total, total_with_counts : int, optional
-        The number of rows from which X and the sample were already drawn.
+        The numbers of rows from which X and `sample` were drawn, if they were drawn before.
 
     Returns
     -------
@@ -185,10 +185,10 @@ def compare(
 
 
 def decide_drift(checks: Sequence[Check], alpha: float, effect: float) -> tuple[Check, ...]:
-    """Adjust p-values (Holm's method over all checks that count) and decide each check; checks with drift come first.
+    """Decide which checks are drift, and return them with their adjusted p-values; checks with drift come first.
 
-    A check is drift if its adjusted p-value is below `alpha` and its effect at least its threshold: `effect`, or half
-    of that for coverage.
+    P-values are adjusted by Holm's method over all checks that are not ignored. A check is drift if its adjusted
+    p-value is below `alpha` and its difference is at least its threshold: `effect`, or half of it for coverage.
 
     >>> one, other = Check("ood", "a", 0.3, 0.001, "", ""), Check("ood", "b", 0.01, 1e-9, "", "")
     >>> [(check.name, check.adjusted_p_value, check.drift) for check in decide_drift([one, other], 0.01, 0.1)]

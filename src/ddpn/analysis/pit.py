@@ -1,4 +1,4 @@
-"""`Pit`: the histogram of the probability integral transform of counts, and what its shape means."""
+"""`Pit`: the histogram of the probability integral transform (PIT) of counts, and the meaning of its shape."""
 
 import math
 from collections.abc import Sequence
@@ -24,10 +24,15 @@ _MEANINGS = {
 
 
 class Pit(NamedTuple):
-    """A PIT histogram of predictions, which is flat if they are calibrated, and what its shape means.
+    """PIT histogram of predictions, which is flat if the predictions are calibrated.
 
-    `heights` are those of the bars, 1 on average, and `chance` is how far chance moves one bar in 95% of samples. It is
-    computed for a continuous distribution and is an upper limit for counts.
+    Attributes
+    ----------
+    heights : array, shape (bins,)
+        The heights of the bars, 1 on average.
+    chance : float
+        The deviation from 1 that one bar does not exceed in 95% of samples of calibrated predictions. It is
+        computed for continuous distributions and is an upper limit for counts.
     """
 
     heights: np.ndarray
@@ -35,12 +40,15 @@ class Pit(NamedTuple):
 
     @classmethod
     def from_counts(cls, dist: Predicted, y: ArrayLike, weight: np.ndarray, bins: int = 10) -> "Pit":
-        """Compute the PIT histogram of counts y under their predicted distributions; `weight` is that of each row."""
+        """Compute the PIT histogram of counts `y` by the distributions `dist`; `weight` has a weight per row."""
         return cls(pit_histogram(dist, y, bins, weight).numpy(), Z * math.sqrt((bins - 1) / effective_rows(weight)))
 
     @classmethod
     def from_blocks(cls, dists: Sequence[CountDistribution], y: np.ndarray, weight: np.ndarray) -> "Pit":
-        """Compute the PIT histogram of all rows; `dists` are the distributions of consecutive blocks of these rows."""
+        """Compute one PIT histogram for rows that were predicted in consecutive blocks.
+
+        `dists` has the distributions of each block; `y` and `weight` have one value per row of all blocks.
+        """
         ends = np.cumsum([dist.batch_shape[0] for dist in dists])[:-1]
         parts = [cls.from_counts(*part) for part in zip(dists, np.split(y, ends), np.split(weight, ends), strict=True)]
         heights = np.average([part.heights for part in parts], 0, [part.sum() for part in np.split(weight, ends)])
@@ -48,7 +56,7 @@ class Pit(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """The shape of the histogram: "flat" up to chance, "up", "down", "U", "hump" or else "uneven"."""
+        """The shape of the histogram: "flat" except for chance, "up" or "down" (a slope), "U", "hump", or "uneven"."""
         h, half = self.heights, len(self.heights) // 2
         ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())
         # In at least 95% of samples, chance moves no bar farther than this (Bonferroni).
@@ -62,5 +70,5 @@ class Pit(NamedTuple):
 
     @property
     def meaning(self) -> str:
-        """The meaning of the shape, in a few words."""
+        """The meaning of the shape in a few words, such as "predictions too narrow"."""
         return _MEANINGS[self.shape]

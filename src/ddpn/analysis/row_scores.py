@@ -1,4 +1,4 @@
-"""Score every row by its predicted distribution: absolute error, CRPS, NLL, and the coverage of its interval."""
+"""Scores of every row by its predicted distribution: absolute error, CRPS, NLL, and coverage of its interval."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,10 +23,20 @@ SCORES = ("mae", "crps", "nll", "coverage", "expected", "width")
 
 
 class RowScores(NamedTuple):
-    """Scores with one value per row: absolute error of the median, CRPS, NLL, coverage and width of the interval.
+    """Scores of predictions, with one value per row.
 
-    `coverage` is 1 if the interval contains the count, else 0. `expected` is the probability of the interval by the
-    row's own distribution.
+    Attributes
+    ----------
+    mae : array
+        The absolute error of the median.
+    crps, nll : array
+        CRPS and negative log-likelihood of the count.
+    coverage : array
+        1 if the interval contains the count, else 0.
+    expected : array
+        The probability of the interval by the row's own distribution.
+    width : array
+        The width of the interval.
     """
 
     mae: np.ndarray
@@ -39,30 +49,33 @@ class RowScores(NamedTuple):
     def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
         """Return the weighted mean of each score by name.
 
-        The infinite NLL of an impossible count becomes None, because JSON has no infinite numbers.
+        The NLL of an impossible count is infinite. It becomes None, because JSON has no infinite numbers.
         """
         means = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
         return {name: value if np.isfinite(value) else None for name, value in means.items()}
 
 
 def score_rows(predictor: Predictor, sample: CountRows, member: str = MIXTURE) -> RowScores:
-    """Score the predictions of a predictor for every row, with their calibrated intervals.
+    """Predict rows, and score the distributions and their calibrated intervals by the counts of the rows.
 
-    `member` is "mixture", or the name of the member that predicts. If it predicts a Normal, the scored distribution is
-    that of its rounded values.
+    `member` is "mixture", or the name of the member that predicts. A member that predicts Normals is scored by the
+    distributions of their rounded values.
     """
     return score_predictions(predictor.predict_rows(sample, member))
 
 
 def score_predictions(predictions: Iterable[tuple[Prediction, CountRows]]) -> RowScores:
-    """Score rows that were predicted block by block; a block is a prediction and its rows with their counts."""
+    """Score rows that were predicted in blocks. A block is a pair of a prediction and its rows with counts."""
     with single_thread(), torch.no_grad():
         blocks = [score_prediction(prediction, rows) for prediction, rows in predictions]
     return RowScores(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def score_prediction(prediction: Prediction, rows: CountRows) -> RowScores:
-    """Score the recorded counts of rows, with the calibrated intervals of their prediction."""
+    """Score the counts of rows by the distributions and the calibrated intervals of their prediction.
+
+    If the counts are censored, the distributions of the recorded counts are scored.
+    """
     recorded = censor_rows(prediction.counts, rows.limit)
     interval = replace(prediction, distribution=recorded).interval_with_probability(COVERAGE)
     return score_distribution(recorded, rows.y, interval)
@@ -70,7 +83,7 @@ def score_prediction(prediction: Prediction, rows: CountRows) -> RowScores:
 
 @torch.no_grad()
 def score_distribution(dist: CountDistribution, y: np.ndarray, interval: Interval) -> RowScores:
-    """Score the count y of every row by its predicted distribution and its interval."""
+    """Score the count in `y` of every row by its predicted distribution and its interval."""
     (low, high, expected), counts = interval, torch.from_numpy(y)
     inside = (low <= counts) & (counts <= high)
     scores = absolute_error(dist, counts), crps(dist, counts), nll(dist, counts), inside, expected, high - low

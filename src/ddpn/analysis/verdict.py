@@ -1,10 +1,10 @@
-"""`verdict` decides from an `Evaluation` whether to use a model, for `ddpn fit`, `evaluate` and `report`."""
+"""`verdict`: decide from an `Evaluation` whether to use a model, for `ddpn fit`, `evaluate` and `report`."""
 
 import math
 from html import escape
 from typing import NamedTuple
 
-from ddpn.analysis.evaluation import MAX_DIFFERENCE, MIN_ROWS, Evaluation, is_score
+from ddpn.analysis.evaluation import MAX_DIFFERENCE, MIN_ROWS, Evaluation, is_valid_score
 from ddpn.analysis.gains import Gain
 from ddpn.analysis.row_scores import COVERAGE
 
@@ -14,32 +14,32 @@ _OUT_OF_FOLD = "There are no test rows: every row was scored by copies of the mo
 _PLURALS = ("trees", "networks")
 
 
-def coverage_words(coverage: float, expected: float, rows: str = "rows") -> str:
-    """Write how many rows the intervals cover, for a sentence, with the expected and the nominal coverage.
+def format_coverage(coverage: float, expected: float, row_words: str = "rows") -> str:
+    """Format the coverage of intervals as part of a sentence, with the expected and the nominal coverage.
 
-    `expected` is the mean probability of the intervals by their own distributions, NaN if unknown. `rows` is what the
-    rows are called.
+    `expected` is the mean probability of the intervals by their own distributions, or NaN if unknown. `row_words` is
+    the name of the rows in the sentence.
 
-    >>> coverage_words(0.939, 0.935)
+    >>> format_coverage(0.939, 0.935)
     'cover 93.9% of the rows (expected 93.5%; at least 90% asked)'
     """
     expectation = f"expected {expected:.1%}; " if math.isfinite(expected) else ""
-    return f"cover {coverage:.1%} of the {rows} ({expectation}at least {COVERAGE:.0%} asked)"
+    return f"cover {coverage:.1%} of the {row_words} ({expectation}at least {COVERAGE:.0%} asked)"
 
 
 class Verdict(NamedTuple):
-    """The decision whether to use the model.
+    """Decision whether to use the model, with reasons.
 
     Attributes
     ----------
-    level : str
-        "better" (than all others), "as good as" (another candidate, within 1%), "undecided" (too few rows to
-        tell, scores that disagree, or poor intervals), "worse" or "unusable".
+    level : {"better", "as good as", "undecided", "worse", "unusable"}
+        How the model compares with other candidates. "as good as" means a difference of at most 1%. "undecided"
+        means too few rows, scores that disagree, or poor intervals.
     sentences : tuple of str
-        The reasons; the first is the headline.
+        The reasons. The first is the headline.
     prefer : str or None
-        The candidate to use instead of the model: one that is clearly better, or that is simpler and shown to be as
-        good.
+        The candidate to use instead of the model: one that is clearly better, or a simpler one that is shown to be
+        as good.
     """
 
     level: str
@@ -59,12 +59,12 @@ class Verdict(NamedTuple):
 
 
 def verdict(evaluation: Evaluation) -> Verdict:
-    """Decide whether to use the model, and explain the decision in plain sentences.
+    """Decide whether to use a model, and explain the decision in plain sentences.
 
     Parameters
     ----------
     evaluation : Evaluation
-        Scores of the model and of the others.
+        Scores of the model and of other candidates.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def verdict(evaluation: Evaluation) -> Verdict:
         wrong = (
             ": they are too narrow" if evaluation.too_narrow else ": they are too wide" if evaluation.too_wide else ""
         )
-        is_covered = coverage_words(evaluation.coverage, evaluation.expected, evaluation.row_words)
+        is_covered = format_coverage(evaluation.coverage, evaluation.expected, evaluation.row_words)
         sentences.append(f"The model's intervals {is_covered}{wrong}.")
     if evaluation.impossible:
         words = "counts have" if evaluation.impossible > 1 else "count has"
@@ -94,8 +94,8 @@ def verdict(evaluation: Evaluation) -> Verdict:
 
 
 def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
-    """Return the level of the verdict, as in `Verdict`, and its first sentence."""
-    if not is_score(evaluation.crps[evaluation.model]):
+    """Return the level of the verdict (`Verdict.level`), and its first sentence."""
+    if not is_valid_score(evaluation.crps[evaluation.model]):
         return "unusable", "The model could not be scored: its CRPS is not a finite number of at least 0."
     if evaluation.leak:
         return "unusable", "These scores cannot be trusted: a column contains the target (target leak)."
@@ -120,23 +120,23 @@ def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
         evaluation.gain,
         evaluation.crps[evaluation.rival],
     )
-    outcome, crps = evaluation.against(evaluation.rival), f"the model's CRPS is {change(gain, base)}"
+    outcome, crps = evaluation.against(evaluation.rival), f"the model's CRPS is {format_gain(gain, base)}"
     if outcome in ("as good as", "undecided"):
         return outcome, (_describe_tie if outcome == "as good as" else _describe_doubt)(evaluation, name, crps)
     if gain.depends_on_few:
-        without = f"{_share(gain.without_few, base)} {_side(gain.without_few)}"
+        without = f"{_format_share(gain.without_few, base)} {_side(gain.without_few)}"
         return "undecided", (
             f"A handful of rows decides between the model and {name}: {crps}, but {without} without the {gain.few} of "
             f"{evaluation.rows:,} rows that count most. Test on more rows."
         )
     if evaluation.medians_disagree:
-        error = change(evaluation.error_gains[evaluation.rival], evaluation.errors[evaluation.rival])
+        error = format_gain(evaluation.error_gains[evaluation.rival], evaluation.errors[evaluation.rival])
         return "undecided", (
             f"CRPS and absolute error disagree on the model and {name}: {crps}, its mean absolute error {error}. "
             "Choose by what you need, distributions or single numbers."
         )
     if outcome == "worse":
-        ahead = change(-gain, evaluation.crps[evaluation.model])
+        ahead = format_gain(-gain, evaluation.crps[evaluation.model])
         verb, its, it = ("are", "their", "them") if name.endswith(_PLURALS) else ("is", "its", "it")
         return "worse", f"{_capital(name)} {verb} better on these rows ({its} CRPS is {ahead}): use {it}."
     ahead = f"better than the best alternative, {name} ({crps})"
@@ -146,34 +146,41 @@ def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
     return "better", f"The model is {ahead}: use it."
 
 
-def _describe_tie(evaluation: Evaluation, name: str, crps: str) -> str:
-    """Write the headline if the model and its rival are as good as each other.
+def _describe_tie(evaluation: Evaluation, rival_label: str, crps_words: str) -> str:
+    """Write the headline for a model and a rival that are as good as each other.
 
-    `name` is that of the rival, and `crps` words that compare both in CRPS.
+    `rival_label` is the rival's name, and `crps_words` is a clause that compares the two by CRPS.
     """
-    crps = "the same CRPS" if evaluation.gain.mean == 0 else crps
+    comparison = "the same CRPS" if evaluation.gain.mean == 0 else crps_words
     if evaluation.rival_is_simpler:
-        return f"The simpler {name} is as good as the model, within {MAX_DIFFERENCE:.0%} ({crps}): prefer it."
-    return f"The model is as good as {name}, within {MAX_DIFFERENCE:.0%} ({crps}), which is no simpler: keep the model."
+        return (
+            f"The simpler {rival_label} is as good as the model, within {MAX_DIFFERENCE:.0%} ({comparison}): prefer it."
+        )
+    return (
+        f"The model is as good as {rival_label}, within {MAX_DIFFERENCE:.0%} ({comparison}), which is no simpler: keep "
+        "the model."
+    )
 
 
-def _describe_doubt(evaluation: Evaluation, name: str, crps: str) -> str:
-    """Write the headline if there are too few rows to decide between the model and its rival.
+def _describe_doubt(evaluation: Evaluation, rival_label: str, crps_words: str) -> str:
+    """Write the headline for a model and a rival between which too few rows cannot decide.
 
-    `name` is that of the rival, and `crps` words that compare both in CRPS.
+    `rival_label` is the rival's name, and `crps_words` is a clause that compares the two by CRPS.
     """
     advice = (
-        f"Keep the model unless you need the simpler one, {name}" if evaluation.rival_is_simpler else "Keep the model"
+        f"Keep the model unless you need the simpler one, {rival_label}"
+        if evaluation.rival_is_simpler
+        else "Keep the model"
     )
     return (
-        f"Undecided: {evaluation.rows:,} {evaluation.row_words} are too few to tell whether the model or {name} "
-        f"predicts better ({crps}). {advice}; more rows would decide."
+        f"Undecided: {evaluation.rows:,} {evaluation.row_words} are too few to tell whether the model or {rival_label} "
+        f"predicts better ({crps_words}). {advice}; more rows would decide."
     )
 
 
-def change(gain: Gain, base: float) -> str:
-    """Write a gain and its interval in percent of the mean score `base`, such as "3% lower, 95% interval 1% to 5%"."""
-    low, middle, high = (_share(value, base) for value in (gain.low, gain.mean, gain.high))
+def format_gain(gain: Gain, base: float) -> str:
+    """Format a gain and its interval in percent of a mean score `base`, such as "3% lower, 95% interval 1% to 5%"."""
+    low, middle, high = (_format_share(value, base) for value in (gain.low, gain.mean, gain.high))
     if not gain.is_clear:
         return f"{middle} {_side(gain.mean)}, 95% interval {low} {_side(gain.low)} to {high} {_side(gain.high)}"
     ends = (low, high) if gain.mean > 0 else (high, low)
@@ -184,8 +191,8 @@ def _side(gain: float) -> str:
     return "lower" if gain > 0 else "higher"
 
 
-def _share(difference: float, base: float) -> str:
-    """Write a difference of scores in percent of the mean score `base`, with two significant digits."""
+def _format_share(difference: float, base: float) -> str:
+    """Format a difference of scores in percent of a mean score `base`, with two significant digits."""
     share = 100.0 * abs(difference) / base if base > 0 else math.inf if difference else 0.0
     if share > 1e4:
         return f"over {10_000:,}%"
