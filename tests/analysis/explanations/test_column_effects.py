@@ -8,7 +8,7 @@ from torch.distributions import Normal
 
 from ddpn import CountGLM
 from ddpn.analysis.explanations import Inputs, effects
-from ddpn.analysis.explanations.column_effects import Steps, accumulate, compute_curves
+from ddpn.analysis.explanations.column_effects import Steps, accumulate_effects, compute_curves
 from ddpn.analysis.explanations.effect import Curve, Effect
 from ddpn.analysis.explanations.grid import EffectGrid, make_grid
 from ddpn.analysis.explanations.inputs import PredictedMoments
@@ -241,7 +241,7 @@ def test_effects_accumulate_mean_differences_of_steps(discrete):
     row, step = row[inside], step[inside]
     delta, weight = rng.normal(size=len(row)), rng.integers(0, 3, (1, 60)).astype(float)
     none = np.zeros(0, dtype=int)
-    effect = accumulate(grid, Steps(row, step, delta, none, none, none), delta, none, weight)[0]
+    effect = accumulate_effects(grid, Steps(row, step, delta, none, none, none), delta, none, weight)[0]
     curve = [0.0]
     for number in (1, 2, 3):
         rows_of_step = step == number
@@ -250,7 +250,7 @@ def test_effects_accumulate_mean_differences_of_steps(discrete):
     format_rows = curve[code] if discrete else 0.5 * (curve[code] + curve[code - 1])
     np.testing.assert_allclose(effect, curve - np.average(format_rows, weights=weight[0]))
     empty = np.where(np.isin(code, (2, 3)) if discrete else code == 2, 0.0, weight)
-    again = accumulate(grid, Steps(row, step, delta, none, none, none), delta, none, empty)[0]
+    again = accumulate_effects(grid, Steps(row, step, delta, none, none, none), delta, none, empty)[0]
     assert again[2] - again[1] == pytest.approx(delta[step == 2].mean()) or discrete
     assert np.isfinite(again).all()
 
@@ -260,7 +260,7 @@ def test_a_missing_value_has_the_mean_difference_to_points_that_are_drawn_for_it
     grid = EffectGrid([0.0, 1.0], np.array([0, 2]), code, code < 0, True)
     row, step = np.arange(4), np.ones(4, dtype=int)
     delta, missing_rows, at, gap = np.full(4, 2.0), np.array([4, 5]), np.array([0, 1]), np.array([3.0, 3.0])
-    effect = accumulate(grid, Steps(row, step, delta, missing_rows, at, gap), delta, gap, np.ones((1, 6)))[0]
+    effect = accumulate_effects(grid, Steps(row, step, delta, missing_rows, at, gap), delta, gap, np.ones((1, 6)))[0]
     # Points at -1 and 1 about their own mean; a missing value lies 3 above the mean of both; two of six rows have it.
     assert effect == pytest.approx([-1.0 - 1.0, 1.0 - 1.0, 3.0 - 1.0])
 

@@ -1,8 +1,8 @@
 """Explain a fitted model: which columns change the predicted mean, the spread, and the prediction of single rows.
 
-`effects` are accumulated local effects of every column, `importance` says what shuffling a column changes,
-`contributions` explain single rows, and `explain` does the first two at once, with their defaults. The others take
-`Inputs`, a model with rows.
+`effects` computes accumulated local effects of columns, `importance` measures what shuffling a column changes, and
+`contributions` explains the predictions of single rows. These three take `Inputs`, which hold a model and rows.
+`explain` takes a model and computes effects and importance with default settings.
 """
 
 from collections.abc import Callable
@@ -57,11 +57,11 @@ class Explanation(ExplanationResult):
 
     @property
     def library(self) -> str:  # type: ignore[override]
-        """What `to_frame` returns: "polars" or "pandas"."""
+        """The library of the data frame that `to_frame` returns: "polars" or "pandas"."""
         return self.effects.library
 
     def table(self) -> Table:
-        """Return the table of the effects, as `Effects.table` does."""
+        """Return the table of the effects (`Effects.table`)."""
         return self.effects.table()
 
     @property
@@ -76,7 +76,7 @@ class Explanation(ExplanationResult):
         return " ".join(filter(None, sentences))
 
     def to_dict(self) -> JsonObject:
-        """Return the effects and the importance as tables, ready for JSON. "draw" says which rows were used."""
+        """Return the tables of effects and importance as a dictionary for JSON; "draw" has the numbers of rows used."""
         draw = {"effects": draw_to_json(self.effects.rows, self.effects.total)}
         tables: dict[str, object] = {"rows": self.effects.rows, "effects": self.effects.table(), "draw": draw}
         if self.importance is None:
@@ -91,7 +91,7 @@ class Explanation(ExplanationResult):
         return "".join([*tables, f"<p>{self.drawn_rows_note}</p>" if self.drawn_rows_note else ""])
 
     def plot(self) -> "Figure":
-        """Draw the strongest effects."""
+        """Draw the effects of the columns with the strongest effects on the mean."""
         return self.effects.plot()
 
 
@@ -107,7 +107,7 @@ def explain(
     progress: Callable[[str], object] | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
 ) -> Explanation:
-    """Explain a model with the defaults of `effects` and `importance`.
+    """Explain a model by the effects and the importance of its columns, with default settings.
 
     Parameters
     ----------
@@ -118,13 +118,13 @@ def explain(
     y, sample_weight, censored : array-like, optional
         The counts, as for `score`. Without y, importance is not measured.
     seed : int
-        Seed of the draws and shuffles.
+        Seed of random draws of rows and of shuffles.
     progress : callable, optional
         Called with the name of each step.
     max_rows : int, None or "auto"
-        The most rows to use. From a larger table, rows are drawn at random, always the same ones. None uses all rows,
-        and "auto" the defaults of `effects` and `importance`. `drawn_rows_note` of the result says which rows were
-        used.
+        The largest number of rows to use. If there are more, some are drawn at random, always the same ones. None
+        uses all rows, and "auto" uses the defaults of `effects` and `importance`. `drawn_rows_note` of the result
+        says which rows were used.
 
     Examples
     --------
@@ -152,11 +152,11 @@ def explain_inputs(
     measured: Inputs | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
 ) -> Explanation:
-    """Explain a model that is given with rows: by the effects of columns and, if counts are known, their importance.
+    """Explain a model with rows by the effects of its columns and, if counts are known, their importance.
 
     `measured` are the inputs from which importance is measured, by default `inputs`. If the model was fitted to the
-    rows of `inputs`, other rows are needed, because columns would look too important. The other arguments are those of
-    `explain`.
+    rows of `inputs`, pass held-out rows here, because columns would look too important on fitted rows. The other
+    arguments are as for `explain`.
     """
     measured = inputs if measured is None else measured
     importances = None

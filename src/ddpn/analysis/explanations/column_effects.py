@@ -1,8 +1,9 @@
 """Accumulated local effects (ALE) of every column on the mean and on the spread of predicted distributions.
 
 A partial dependence curve averages predictions for unlikely rows, such as a child of 80 kg. Accumulated local effects
-(Apley and Zhu, 2020) move each row only to the nearest points of the grid, average these differences bin by bin, and
-add them up. A step is the way from one point of the grid to the next.
+(Apley and Zhu, 2020) move each row only to the nearest points of a grid of values, average the changes of the
+prediction within each interval of the grid, and add these averages up. A step is the way from one point of the grid to
+the next.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,20 +38,21 @@ def effects(
     """Measure how the predicted mean and the predicted spread change with each column.
 
     Curves are accumulated local effects: rows are moved only to nearby values, so that no unlikely combination of
-    columns is predicted. Distributions before recalibration are used.
+    values is predicted. Distributions before recalibration are used.
 
     Parameters
     ----------
     inputs : Inputs
         A fitted model and rows.
     columns : list of str, optional
-        The columns to measure. Default: all, or the 40 columns that change predictions most when they are shuffled.
+        The columns to measure. Default: all or, if there are more than 40, the 40 columns that change predictions
+        most when they are shuffled.
     bins : int
         The number of bins of a numeric column.
     max_rows : int or None
-        The most rows to use. From more rows, some are drawn at random. None uses all rows.
+        The largest number of rows to use. If there are more, some are drawn at random. None uses all rows.
     seed : int
-        Seed of the draws.
+        Seed of random draws of rows.
     progress : callable, optional
         Called with the name of each step.
 
@@ -97,28 +99,36 @@ def effects(
 
 
 class Steps(NamedTuple):
-    """How predictions change when rows are moved from one grid point to the next, from which effects are accumulated.
+    """Changes of predictions when rows are moved between adjacent points of a grid, from which effects are accumulated.
 
-    `delta` is the change of the prediction of `row` from the point before `step` to the point `step`. Shape: row and
-    step (n,), delta (quantities, n, 1 + components). `missing_rows` have a missing value, and `gap` is the difference
-    between their prediction and the prediction with the value of the grid point `at`.
+    Attributes
+    ----------
+    row, step : array of int, shape (n,)
+        Each entry is a row that is moved, and the number of the grid point to which it is moved from the point
+        before.
+    delta : array, shape (quantities, n, 1 + components)
+        The change of each quantity, for the mixture (first) and for each component.
+    missing_rows, missing_points : array of int, shape (m,)
+        Rows with a missing value, and for each the number of a grid point whose value is filled in.
+    missing_gap : array, shape (quantities, m, 1 + components)
+        The prediction with the missing value minus the prediction with the filled-in value.
     """
 
     row: np.ndarray
     step: np.ndarray
     delta: np.ndarray
     missing_rows: np.ndarray
-    at: np.ndarray
-    gap: np.ndarray
+    missing_points: np.ndarray
+    missing_gap: np.ndarray
 
 
 def predict_steps(
     inputs: Inputs, position: int, grid: EffectGrid, unchanged: np.ndarray, rng: np.random.Generator
 ) -> Steps:
-    """Predict rows with a column's value moved to the adjacent grid points; return the changes of the predictions.
+    """Predict rows with the value of one column moved to adjacent grid points; return the changes of the predictions.
 
-    Sums of these changes over the grid are accumulated local effects. `position` is the index of the column, and
-    `unchanged` has the explained quantities of the rows as they are (see `PredictedMoments.quantities`).
+    `position` is the index of the column. `unchanged` has the explained quantities of the rows with their own values
+    (`PredictedMoments.quantities`). Rows with a missing value are predicted with random values of the grid.
     """
     last, row = len(grid.points) - 1, np.flatnonzero(grid.code >= 0)
     step = grid.code[row]
@@ -147,12 +157,15 @@ def predict_steps(
     return Steps(row, step, upper - lower, absent, points, unchanged[:, absent] - drawn)
 
 
-def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Add up the differences of one quantity from step to step: the effect at every point, and of a missing value.
+def accumulate_effects(
+    grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Add up the average change in each step: return the effect at every grid point and, last, of a missing value.
 
-    Effects are centred to a mean of 0 over the rows. `delta` and `gap` are those of `steps`, for one quantity and for
-    the mixture or one component. `weight` has the weights of the rows in one or more bootstrap samples. Shape: delta
-    (n,), gap (m,), weight (samples, rows) -> (samples, points [+ 1]).
+    Effects are centred to a mean of 0 over the rows. `delta` and `gap` are one line of `Steps.delta` and
+    `Steps.missing_gap`: one quantity, for the mixture or a component. `weight` has the weight of every row in one or
+    more bootstrap samples. Shape: delta (n,), gap (m,), weight (samples, rows) -> (samples, points), with one point
+    more if values are missing.
     """
     size = len(grid.points)
     in_step = (steps.step[:, None] == np.arange(1, size)).astype(float)
@@ -167,17 +180,20 @@ def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarra
     if not grid.discrete:
         row_effects = (row_effects + curve[:, grid.code[used] - 1]) / 2.0
     inside = weight[:, used].sum(1)
-    curve = curve - _mean(row_effects, weight[:, used])[:, None]
+    curve = curve - _average_by_sample(row_effects, weight[:, used])[:, None]
     if not len(steps.missing_rows):
         return np.append(curve, np.zeros((len(weight), 1)), 1) if grid.missing.any() else curve
-    missing = _mean(gap + curve[:, steps.at], weight[:, steps.missing_rows])
+    missing = _average_by_sample(gap + curve[:, steps.missing_points], weight[:, steps.missing_rows])
     outside = weight[:, grid.missing].sum(1)
     shift = outside * missing / np.maximum(outside + inside, 1e-300)
     return np.concatenate([curve, missing[:, None]], 1) - shift[:, None]
 
 
-def _mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Compute weighted means over the last axis; if all weights are 0, unweighted means."""
+def _average_by_sample(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the weighted mean of `values` in each bootstrap sample; if all weights are 0, the unweighted mean.
+
+    Shape: values and weight (samples, rows) -> (samples,).
+    """
     if not values.shape[-1]:
         return np.zeros(len(weight))
     total = weight.sum(1)
@@ -187,19 +203,19 @@ def _mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def compute_curves(
     grid: EffectGrid, steps: Steps, weights: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the effects at the points of a grid and their standard errors. Shape: (quantities, points) each.
+    """Return the effects at the points of a grid and their standard errors. Shape: (quantities, points) each.
 
-    `weights` are those of the mixture's components. Two errors are combined: the variation of the effect over bootstrap
-    samples of the rows, and its variation over the components of the mixture, such as single networks.
+    `weights` are the mixture weights of the components. A standard error combines two variations of the effect: over
+    bootstrap samples of the rows, and over the components of the mixture, such as single networks.
     """
     n = len(grid.code)
     once, drawn = np.ones((1, n)), rng.multinomial(n, np.full(n, 1.0 / n), size=_BOOTSTRAP_SAMPLES).astype(float)
     effects, errors = [], []
-    for delta, gap in zip(steps.delta, steps.gap, strict=True):
+    for delta, gap in zip(steps.delta, steps.missing_gap, strict=True):
         effect, *by_component = (
-            accumulate(grid, steps, delta[:, k], gap[:, k], once)[0] for k in range(delta.shape[-1])
+            accumulate_effects(grid, steps, delta[:, k], gap[:, k], once)[0] for k in range(delta.shape[-1])
         )
-        by_rows = accumulate(grid, steps, delta[:, 0], gap[:, 0], drawn).std(0)
+        by_rows = accumulate_effects(grid, steps, delta[:, 0], gap[:, 0], drawn).std(0)
         apart = np.stack(by_component) - weights @ np.stack(by_component)
         effects.append(effect)
         errors.append(np.hypot(by_rows, np.sqrt(weights @ apart**2)))

@@ -1,4 +1,4 @@
-"""`Effects`: the curves of columns that `effects` returns, as tables and figures."""
+"""Effects of columns on predictions, which `effects` returns: curves, tables and figures."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,20 +22,20 @@ _MAX_BAR_VALUES, _MAX_BARS = 6, 12
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The effect of a column on one quantity, at the points of an `Effect`.
+    """Effect of a column on one quantity, such as the predicted mean, at each point of an `Effect`.
 
     Attributes
     ----------
     quantity : str
         "mean", "variance / mean" (1 for a Poisson) or, for a Gaussian likelihood, "standard deviation".
     effect : array, shape (points,)
-        The accumulated local effect, with a mean of 0 over the rows. With `log`, it is the effect on the natural
-        logarithm of the quantity: 0.69 doubles the quantity.
+        The accumulated local effect, with a mean of 0 over the rows. If `log` is True, it is the effect on the
+        natural logarithm of the quantity: 0.69 doubles the quantity.
     error : array, shape (points,)
         The standard error of the effect, which combines a bootstrap over the rows with the disagreement of the
         mixture's components.
     base : float
-        The mean of the quantity (with `log`, of its logarithm) over the rows.
+        The mean of the quantity (or of its logarithm, if `log` is True) over the rows.
     log : bool
         True if effects are on the log scale, as for all likelihoods but the Gaussian.
     """
@@ -51,7 +51,7 @@ class Curve:
 
     @property
     def level(self) -> np.ndarray:
-        """The quantity at each point, for a row that is otherwise typical. The mean is in counts."""
+        """The quantity at each point for a row that is typical in all other columns; for the mean, in counts."""
         return self._at(self.effect)
 
     @property
@@ -66,13 +66,13 @@ class Curve:
 
     @property
     def typical(self) -> float:
-        """The quantity of a typical row, whose effect is 0."""
+        """The quantity for a typical row, where the effect is 0."""
         return float(self._at(np.zeros(1))[0])
 
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """The effect of one column on the mean and on the spread of the prediction.
+    """Effect of one column on the mean and on the spread of the prediction.
 
     Attributes
     ----------
@@ -81,9 +81,9 @@ class Effect:
     kind : str
         The kind of the column: "number", "boolean", "category" or "category of numbers".
     points : list
-        The values at which the effect is measured. For a numeric column they are quantiles, or all values if there are
-        few. For a category they are levels, sorted by their effect on the mean, or by size if all are numbers.
-        "missing" comes last, if values are missing.
+        The values at which the effect is measured. For a numeric column, they are quantiles, or all values if there
+        are few. For a category, they are levels, sorted by their effect on the mean, or by size if all are numbers.
+        If values are missing, "missing" comes last.
     share : array, shape (points,)
         The share of rows at or around each point.
     mean, spread : Curve
@@ -93,7 +93,7 @@ class Effect:
     has_missing : bool
         True if the last point stands for missing values.
     is_day : bool
-        Whether the points are days since 1970, which are shown as dates.
+        True if the points are days since 1970, which are shown as dates.
     """
 
     name: str
@@ -107,33 +107,33 @@ class Effect:
     is_day: bool = False
 
     def format_points(self) -> list[str]:
-        """Return the points as texts, such as dates for a column of days."""
+        """Return the points as strings; a column of days has dates."""
         return [value_text(point, self.is_day) for point in self.points]
 
     def strength(self, of: str = "mean") -> float:
-        """Return the standard deviation of the effect over the rows: how strongly the column changes predictions.
+        """Return how strongly the column changes predictions: the standard deviation of the effect over the rows.
 
         Parameters
         ----------
         of : {"mean", "spread"}
-            The effect to use: on the mean or on the spread.
+            The quantity on which the effect is measured.
         """
         return float(np.sqrt(self.share @ getattr(self, of).effect ** 2))
 
     @property
     def is_line(self) -> bool:
-        """True if a figure shows a line (a number with more than a few values), False if it shows bars."""
+        """True if figures show the effect as a line (a number with many values), False if they show bars."""
         return self.kind == Kind.NUMBER and len(self.points) - self.has_missing > _MAX_BAR_VALUES
 
     @property
     def frequent(self) -> list[int]:
-        """The positions of the most frequent points that fit into a figure with bars, in ascending order."""
+        """The positions of the points with the most rows, as many as a figure with bars can show, ascending."""
         return np.sort(np.argsort(-self.share, kind="stable")[:_MAX_BARS]).tolist()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Effects(ByColumn[Effect]):
-    """The effects of several columns: a sequence of `Effect` that can also be indexed by name.
+    """Effects of several columns: a sequence of `Effect` that can also be indexed by column name.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class Effects(ByColumn[Effect]):
     rows, total : int
         The number of rows that were used, and the number from which they were drawn.
     library : {"polars", "pandas"}
-        What `to_frame` returns.
+        The library of the data frame that `to_frame` returns.
     """
 
     results: list[Effect]
@@ -152,7 +152,7 @@ class Effects(ByColumn[Effect]):
     measures: ClassVar[tuple[str, ...]] = ("mean", "spread")
 
     def table(self) -> Table:
-        """Return a long table by columns, one row per point, ready for a data frame or for JSON."""
+        """Return a table in long format, with one row per column and point, as a dictionary of lists."""
         table: Table = {"column": [], "value": [], "share": []}
         for one in self.results:
             table["column"] += [one.name] * len(one.points)
@@ -172,7 +172,7 @@ class Effects(ByColumn[Effect]):
         columns : list of str, optional
             The columns to draw. Default: the columns with the strongest effects on the mean.
         max_columns : int
-            The most columns to draw if `columns` is None.
+            The largest number of columns to draw if `columns` is None.
 
         Returns
         -------

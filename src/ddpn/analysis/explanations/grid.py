@@ -1,4 +1,4 @@
-"""The points of a column at which its effect is measured, and how rows lie among them."""
+"""Grid of values of a column at which its effect is measured."""
 
 from typing import NamedTuple
 
@@ -12,11 +12,21 @@ _MAX_LEVELS = 20
 
 
 class EffectGrid(NamedTuple):
-    """The values of a column at which its effect is measured, and how the rows lie among them.
+    """Values of a column at which its effect is measured, and the position of every row among them.
 
-    `points` are the values, and `source` has for each of them the position of a row with this value. `code` has for
-    every row the index of the point that is its value (if `discrete`) or the upper end of its bin. It is -1 if the
-    value is missing or not among the points. `missing` is True for rows with a missing value.
+    Attributes
+    ----------
+    points : list
+        The values.
+    source : array of int, shape (points,)
+        For each point, the position of a row with this value.
+    code : array of int, shape (rows,)
+        For each row, the index of the point that equals its value (if `discrete`), or that is the upper end of its
+        bin. It is -1 if the value is missing, or is a level that is not among the points.
+    missing : array of bool, shape (rows,)
+        True for rows with a missing value.
+    discrete : bool
+        True if the points are all values or levels, False if they are the ends of bins.
     """
 
     points: list[float | bool | str]
@@ -36,9 +46,10 @@ class EffectGrid(NamedTuple):
 
 
 def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
-    """Make the grid of the column at `position`: all values or `bins` quantiles of a number, or levels of a category.
+    """Make the grid of the column at `position`.
 
-    Of many levels, the most frequent are chosen.
+    The points of a numeric column are its values or, if there are many, `bins` + 1 quantiles. The points of a category
+    are its levels or, if there are many, the most frequent ones.
     """
     column = columns[position]
     missing = column.is_missing
@@ -63,15 +74,14 @@ def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
 
 
 def _order_levels(columns: list[Column], position: int) -> np.ndarray:
-    """Return the codes of a category's most frequent levels, in the order in which effects are accumulated.
+    """Return the codes of a category's most frequent levels, ordered so that adjacent levels are similar.
 
-    `position` is the index of the category in `columns`. If all levels are numbers, they are sorted by size; other
-    levels are sorted so that neighbours are similar.
+    `position` is the index of the category in `columns`. If all levels are numbers, they are sorted by size. Other
+    levels are compared by their rows' values in the other columns: by mean ranks of numbers and by shares of levels.
+    They are sorted by the first principal component of these features.
 
-    Effects are accumulated from each level to the next. If neighbours are similar in the other columns, both levels are
-    plausible for their rows (Apley and Zhu, 2020). So each level is described by the values of its rows in the other
-    columns (mean ranks of numbers, and shares of levels), and levels are sorted by the first principal component of
-    these descriptions.
+    Effects are accumulated from each level to the next, so the rows of a level are predicted with the next level as
+    well. If both are similar in the other columns, this is a plausible value for these rows (Apley and Zhu, 2020).
     """
     column = columns[position]
     number = column.count_levels()

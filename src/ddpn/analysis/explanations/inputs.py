@@ -1,6 +1,6 @@
-"""`Inputs`: a model with rows, in which the values of single columns can be exchanged.
+"""`Inputs`: a fitted model and rows, for which the values of single columns can be exchanged.
 
-All explanations are built on this: exchange the values of some columns for those of other rows, and predict again.
+All explanations are computed in this way: replace the values of some columns by those of other rows, and predict again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,16 +37,16 @@ _MAX_SCREENED_ROWS, _MIN_SCREENED_ROWS, _MAX_SCREENED_CELLS = 200, 20, 40_000
 
 
 class FittedModel(Protocol):
-    """A fitted estimator with what explanations and reports use: a protocol that estimators satisfy."""
+    """Protocol of a fitted estimator: the attributes and methods that explanations and reports use."""
 
     predictor_: Predictor
 
     @property
     def day_columns_(self) -> frozenset[str]:
-        """The columns that are days since 1970."""
+        """The names of the columns that contain days since 1970."""
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Read rows by the schema of the training rows."""
+        """Read a table by the schema of the training rows."""
 
     def get_params(self, deep: bool = True) -> JsonObject:
         """Return the arguments of the estimator."""
@@ -57,10 +57,16 @@ Explainable: TypeAlias = FittedModel | Predictor
 
 
 class PredictedMoments(NamedTuple):
-    """The mean and the variance of every row's predicted distribution, and of each component of this mixture.
+    """Mean and variance of the distribution that is predicted for each row, and of each component of this mixture.
 
-    Shape: `mean` and `variance` (rows, 1 + components), with the mixture in the first column; `weights` of the
-    components (components,). `log` is True if logarithms are explained, as for all likelihoods but the Gaussian.
+    Attributes
+    ----------
+    mean, variance : array, shape (rows, 1 + components)
+        The moments of the mixture (first column) and of each component.
+    weights : array, shape (components,)
+        The mixture weights of the components.
+    log : bool
+        True if logarithms are explained, as for all likelihoods but the Gaussian.
     """
 
     mean: np.ndarray
@@ -70,10 +76,10 @@ class PredictedMoments(NamedTuple):
 
     @property
     def quantities(self) -> np.ndarray:
-        """The two explained quantities of the mixture and of each component. Shape: (2, rows, 1 + components).
+        """The two quantities that are explained, for the mixture and each component. Shape: (2, rows, 1 + components).
 
-        The mixture is the first column of the last axis. With `log`, the quantities are the logarithms of the mean and
-        of variance / mean, else the mean and the standard deviation.
+        If `log` is True, they are the logarithms of the mean and of variance / mean; otherwise, they are the mean and
+        the standard deviation. The mixture comes first on the last axis.
         """
         if not self.log:
             return np.stack([self.mean, np.sqrt(self.variance)])
@@ -82,7 +88,9 @@ class PredictedMoments(NamedTuple):
 
 
 class Inputs:
-    """Rows of a table with their exposures and upper bounds, as columns whose values can be exchanged.
+    """A fitted model and the rows for which it is explained.
+
+    Exposures and upper bounds are treated like columns, so that their effects are explained as well.
 
     Parameters
     ----------
@@ -100,7 +108,8 @@ class Inputs:
     Attributes
     ----------
     columns : list of Column
-        The columns of the table in the order of `fit`, then the exposure and the upper bound, if the model has them.
+        The columns of the table in the order of `fit`, then the exposure and the upper bound, if the model has
+        them.
     extra : dict of str to int
         The positions of "exposure" and "upper" in `columns`.
     sample : CountRows or None
@@ -108,9 +117,9 @@ class Inputs:
     total : int
         The number of rows from which the rows were drawn.
     day_columns : frozenset of str
-        The columns that are days since 1970, whose values are shown as dates.
+        The names of columns that contain days since 1970, which are shown as dates.
     library : {"polars", "pandas"}
-        That of the data frames of results: the library of X, or polars if X is no data frame.
+        The library of data frames of results: that of X, or polars if X is not a data frame.
     """
 
     sample: CountRows | None
@@ -149,10 +158,10 @@ class Inputs:
         names: Mapping[str, str] | None = None,
         total: int | None = None,
     ) -> Self:
-        """Make inputs from a model and validated rows with their counts.
+        """Make inputs from a model and validated rows, whose counts are kept as `sample`.
 
-        `names` are as for the class. `total` is the number of rows from which the sample was drawn, by default that of
-        the sample.
+        `names` are as for the class. `total` is the number of rows from which the sample was drawn; the default is the
+        number of rows of the sample.
         """
         predictor = model if isinstance(model, Predictor) else model.predictor_
         arguments = predictor.counts.arguments(sample)
@@ -162,9 +171,9 @@ class Inputs:
 
     @classmethod
     def from_first_fold(cls, model: Explainable, rows: CalibratedRows, names: Mapping[str, str] | None = None) -> Self:
-        """Make inputs from the first fold of cross-fitted rows, whose counts the predictions have not seen.
+        """Make inputs from the first fold of cross-fitted rows, with the copies of the members that left it out.
 
-        The fold is predicted by the copies of the members that were fitted without it.
+        So the model is explained for rows to which it was not fitted. `names` are as for the class.
         """
         held_out, fold = rows.held_out, int(rows.held_out.part[0])
         inputs = cls.from_sample(model, held_out.rows.rows(held_out.part == fold), names)
@@ -176,12 +185,12 @@ class Inputs:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
+        """The names of the columns, including the exposure and the upper bound."""
         return [column.name for column in self.columns]
 
     @property
     def observed(self) -> CountRows:
-        """The rows with their counts. Raises an `InputError` if the counts are unknown."""
+        """The rows with their counts. Accessing them raises an `InputError` if the counts are unknown."""
         if self.sample is None:
             raise InputError(
                 argument="inputs", must="have counts", got="none", remedy="Make them with Inputs.from_sample."
@@ -189,16 +198,16 @@ class Inputs:
         return self.sample
 
     def rows(self, index: np.ndarray) -> Self:
-        """Return the inputs of some rows, given by their positions."""
+        """Return the inputs of the rows at the positions `index`."""
         new = copy(self)
         new.columns = [column.rows(index) for column in self.columns]
         new.sample = None if self.sample is None else self.sample.rows(index)
         return new
 
     def join(self, other: Self) -> Self:
-        """Return these inputs with the rows of `other` appended, but without counts.
+        """Return inputs with the rows of `other` appended. The counts are dropped.
 
-        Raise an `InputError` if the columns of both differ.
+        Raise an `InputError` if the columns differ.
         """
         if self.names[: self.width] != other.names[: other.width]:
             raise InputError("background must have the same columns as X.")
@@ -212,7 +221,7 @@ class Inputs:
     def draw(self, max_rows: int | None, seed: int) -> Self:
         """Return the inputs of at most `max_rows` rows, drawn at random with `seed`; None keeps all rows.
 
-        If the counts are known, small and large counts are drawn in proportion.
+        If the counts are known, the draw is stratified, so that small and large counts are represented in proportion.
         """
         if self.sample is None:
             return self.rows(draw_rows(len(self), max_rows, seed=seed).positions)
@@ -222,9 +231,10 @@ class Inputs:
         return inputs
 
     def select_columns(self, columns: str | Iterable[str | int] | None, rng: np.random.Generator) -> list[int]:
-        """Return the positions of columns given by name or position; raise an `InputError` for an unknown name.
+        """Return the positions of columns that are given by name or position; None selects all columns.
 
-        None selects all columns or, if there are more than 40, those whose shuffling changes mean and spread most.
+        With None and more than 40 columns, the 40 columns whose shuffling changes predictions most are selected. An
+        unknown name raises an `InputError`.
         """
         if columns is None:
             return list(range(len(self.columns))) if len(self.columns) <= MAX_COLUMNS else self._choose_columns(rng)
@@ -236,7 +246,10 @@ class Inputs:
         ]
 
     def _choose_columns(self, rng: np.random.Generator) -> list[int]:
-        """Return the positions of the 40 columns whose shuffling changes the mean and the spread of some rows most."""
+        """Return the positions of the 40 columns whose shuffling changes the predicted mean and spread most, ascending.
+
+        Only a few rows are shuffled, because each column needs predictions.
+        """
         max_rows = int(np.clip(_MAX_SCREENED_CELLS // len(self.columns), _MIN_SCREENED_ROWS, _MAX_SCREENED_ROWS))
         few = self.rows(draw_rows(len(self), max_rows, seed=int(rng.integers(2**32))).positions)
         rows = np.arange(len(few))
@@ -249,18 +262,18 @@ class Inputs:
     # Predicting --------------------------------------------------------------------------------------------------
 
     def table(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> ColumnTable:
-        """Return the table of the rows at positions `rows`, with the cells of some columns exchanged.
+        """Return the table of the rows at positions `rows`, with the values of some columns taken from other rows.
 
-        `sources` has, keyed by the position of a column, the positions of the rows whose cells it takes instead. Shape:
-        `rows` and each of the sources (n,). Positions may have any order and may be repeated.
+        `sources` maps the position of such a column to the positions of the other rows. Shape: rows and each of the
+        sources (n,). Positions may have any order and may be repeated.
         """
         replaced = sources or {}
         return ColumnTable([column.rows(replaced.get(j, rows)) for j, column in enumerate(self.columns[: self.width])])
 
     def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> Mixture | Recalibrated:
-        """Predict the distributions of the rows of `table`, which takes the same arguments.
+        """Predict the distributions of the rows that `table` returns for the same arguments.
 
-        Exposures and upper bounds are exchanged in the same way as columns.
+        Values of exposures and upper bounds can be taken from other rows as well.
         """
         bounds = {name: self.columns[j].values[(sources or {}).get(j, rows)] for name, j in self.extra.items()}
         return self.predictor.distribution(self.table(rows, sources), bounds.get("exposure"), upper=bounds.get("upper"))
@@ -272,10 +285,10 @@ class Inputs:
         variance: bool = True,
         recalibrated: bool = False,
     ) -> PredictedMoments:
-        """Predict rows like `distribution`, and compute the means and variances of the predicted distributions.
+        """Return the means and variances of the distributions that `distribution` predicts for `rows` and `sources`.
 
-        Without `variance`, variances are 0, which is faster. With `recalibrated`, the moments of the mixture are those
-        after recalibration; the moments of its components are always those before.
+        If `variance` is False, variances are 0, which is faster. If `recalibrated` is True, the moments of the mixture
+        are those after recalibration. The moments of its components are always those before recalibration.
         """
         parts = []
         for start in range(0, len(rows), _BLOCK_ROWS):
@@ -288,9 +301,9 @@ class Inputs:
 
 
 def join_columns(first: Column, second: Column) -> Column:
-    """Append the cells of `second` to those of `first`, a column of the same kind.
+    """Append the values of `second` to those of `first`. A category gets the levels of both columns.
 
-    The result has the levels of both. Raise an `InputError` if only one of them is a category.
+    Raise an `InputError` if only one of them is a category.
     """
     if first.is_category != second.is_category:
         raise InputError(f"background must hold values of the same kind as X in column {first.name!r}.")
@@ -304,7 +317,7 @@ def join_columns(first: Column, second: Column) -> Column:
 
 
 def _compute_moments(dist: Mixture | Recalibrated, variance: bool, recalibrated: bool) -> PredictedMoments:
-    """Compute the moments of a mixture and of its components; the options are those of `Inputs.moments`."""
+    """Return the moments of a mixture and of its components. The options are as for `Inputs.moments`."""
     mixture = dist.base if isinstance(dist, Recalibrated) else dist
     assert isinstance(mixture, Mixture)
     stacks = mixture.components if isinstance(mixture.components, tuple) else (mixture.components,)

@@ -1,4 +1,4 @@
-"""Permutation importance: which columns the score, the mean and the spread depend on."""
+"""Permutation importance: how much the score, the mean and the spread of predictions depend on each column."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -29,20 +29,21 @@ MEASURES = ("crps", "mean", "spread")
 
 @dataclass(frozen=True, eq=False)
 class Importance:
-    """What changes when a column is shuffled, with one value per repeat.
+    """Changes of predictions when the values of a column are shuffled, with one value per repeat.
 
     Attributes
     ----------
     name : str
         The column.
     crps : array, shape (repeats,)
-        The relative increase of the mean CRPS: what the column is worth. It is negative if the column does harm. If
-        there are enough rows, each repeat scores other rows, so that the range over the repeats shows the uncertainty.
+        The relative increase of the mean CRPS, which shows how much the column improves predictions. It is negative
+        if the column does harm. If there are enough rows, each repeat scores other rows, so that the range over the
+        repeats shows the uncertainty.
     mean : array, shape (repeats,)
         The mean absolute change of the predicted mean, relative to the average predicted mean.
     spread : array, shape (repeats,)
-        The mean absolute change of variance / mean (for a Gaussian likelihood, of the standard deviation), relative to
-        its average. It is 0 for a column that changes only the mean of a Poisson.
+        The mean absolute change of variance / mean (for a Gaussian likelihood, of the standard deviation), relative
+        to its average. It is 0 for a column that changes only the mean of a Poisson.
     position : int
         The position of the column in the inputs.
     """
@@ -54,7 +55,7 @@ class Importance:
     position: int = -1
 
     def strength(self, of: str = "crps") -> float:
-        """Return the average change over the repeats.
+        """Return the importance of the column: the average change over the repeats.
 
         Parameters
         ----------
@@ -66,7 +67,7 @@ class Importance:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Importances(ByColumn[Importance]):
-    """The importance of every measured column: a sequence of `Importance` that can also be indexed by name.
+    """Importance of every measured column: a sequence of `Importance` that can also be indexed by column name.
 
     Attributes
     ----------
@@ -79,10 +80,10 @@ class Importances(ByColumn[Importance]):
     total : int
         The number of rows from which the shuffled rows were drawn.
     scored_rows : int
-        The number of rows whose CRPS is computed in each repeat. It may be smaller than `rows`, because the CRPS takes
-        longer.
+        The number of rows whose CRPS is computed in each repeat. It may be smaller than `rows`, because the CRPS
+        takes longer.
     library : {"polars", "pandas"}
-        What `to_frame` returns.
+        The library of the data frame that `to_frame` returns.
     """
 
     results: list[Importance]
@@ -94,7 +95,11 @@ class Importances(ByColumn[Importance]):
     measures: ClassVar[tuple[str, ...]] = MEASURES
 
     def table(self) -> Table:
-        """Return one row per column of X, the most important first, with means over the repeats; ready for JSON."""
+        """Return a table with one row per column of X, the most important first, as a dictionary of lists.
+
+        Values are means over the repeats; "crps_low" and "crps_high" are the smallest and the largest increase of the
+        CRPS.
+        """
         ranked = self.by("crps")
         table: Table = {"column": [one.name for one in ranked]}
         for name in MEASURES:
@@ -111,24 +116,24 @@ def importance(
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
 ) -> Importances:
-    """Shuffle every column in turn, and measure how the CRPS, the mean and the spread change.
+    """Shuffle every column in turn, and measure how much the CRPS, the mean and the spread change.
 
-    Columns that can replace each other share their importance.
+    If two columns contain the same information, both look less important than either would alone.
 
     Parameters
     ----------
     inputs : Inputs
         A fitted model and the test set (`Inputs.from_sample`). Exposures and upper bounds are shuffled as well.
     columns : list of str, optional
-        The columns to measure. Default: all, or the 40 columns that change predictions most; none if there are more
-        than 1,000 columns.
+        The columns to measure. Default: all or, if there are more than 40, the 40 columns that change predictions
+        most; none if there are more than 1,000 columns.
     repeats : int
         How often each column is shuffled.
     max_rows : int, None or "auto"
-        The most rows to use. From more rows, some are drawn at random. None uses all rows. "auto" is 2,000 (fewer with
-        many columns), and computes the CRPS on some of them only.
+        The largest number of rows to use. If there are more, some are drawn at random. None uses all rows. "auto"
+        is 2,000 (fewer with many columns), and computes the CRPS on some of them only.
     seed : int
-        Seed of the draws and shuffles.
+        Seed of random draws of rows and of shuffles.
     progress : callable, optional
         Called with the name of each step.
 
@@ -177,10 +182,14 @@ def importance(
 
 
 class _RowPredictions(NamedTuple):
-    """The predictions that are compared before and after a column is shuffled.
+    """Predictions that are compared before and after a column is shuffled.
 
-    They are the mean CRPS of some rows (NaN if none is scored), and the predicted mean, spread and standard deviation
-    of every row.
+    Attributes
+    ----------
+    crps : float
+        The mean CRPS of the scored rows; NaN if no row is scored.
+    mean, spread, deviation : array, shape (rows,)
+        The predicted mean, spread and standard deviation of every row.
     """
 
     crps: float
@@ -189,19 +198,19 @@ class _RowPredictions(NamedTuple):
     deviation: np.ndarray
 
 
-def _predict_rows(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -> _RowPredictions:
-    """Predict all rows, with the cells of some columns exchanged, and compute the CRPS of the `scored` rows.
+def _predict_rows(inputs: Inputs, sources: dict[int, np.ndarray], scored_rows: np.ndarray) -> _RowPredictions:
+    """Predict all rows, with the values of some columns taken from other rows, and compute the CRPS of `scored_rows`.
 
-    `sources` has, keyed by the position of a column, the positions of the rows whose cells it takes.
+    `sources` maps the position of such a column to the positions of the other rows.
     """
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with single_thread():
         dist: CountDistribution = discretize(plain)
         variance, mean = (part.double().numpy() for part in (dist.variance, plain.mean))
         score = np.nan
-        if len(scored):
-            observed = inputs.observed.rows(scored)
-            recorded = censor_rows(dist.rows(torch.from_numpy(scored)), observed.limit)
+        if len(scored_rows):
+            observed = inputs.observed.rows(scored_rows)
+            recorded = censor_rows(dist.rows(torch.from_numpy(scored_rows)), observed.limit)
             row_scores = crps(recorded, torch.from_numpy(observed.y)).double().numpy()
             score = float(np.average(row_scores, weights=observed.weight))
     spread = variance / np.maximum(mean, _TINY) if dist is plain else np.sqrt(variance)

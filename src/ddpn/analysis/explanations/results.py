@@ -1,4 +1,4 @@
-"""Base classes of the results of explanations: they have a table, and show its first rows as text."""
+"""Base classes of the results of explanations, which are shown as tables."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,25 +19,26 @@ Table = dict[str, list[Any]]
 
 
 class ExplanationResult(ABC):
-    """Base of what `effects`, `importance`, `contributions` and `explain` return: a result that is shown as a table.
+    """Base class of the results of `effects`, `importance`, `contributions` and `explain`, which are shown as tables.
 
-    A subclass implements `table`, and sets `library`: "polars" or "pandas", the data frames that `to_frame` returns.
+    A subclass implements `table`, and sets `library` to the library of the data frame that `to_frame` returns: "polars"
+    or "pandas".
     """
 
     library: str
 
     @abstractmethod
     def table(self) -> Table:
-        """Return the result as a long table: lists of cells by the name of the table's column, ready for JSON."""
+        """Return the result as a table in long format: a dictionary of lists, keyed by the names of its columns."""
 
     def to_dict(self) -> JsonObject:
-        """Return the whole result as plain values, ready for JSON. By default, this is the `table`."""
+        """Return the whole result as a dictionary for JSON. By default, this is the `table`."""
         return self.table()
 
     def to_frame(self) -> "pd.DataFrame | pl.DataFrame":
-        """Return the `table` as a data frame: of pandas if the rows were one, else of polars.
+        """Return the `table` as a data frame: of pandas if the explained rows were one, else of polars.
 
-        Values of different columns become text, because their types differ.
+        Values of the explained columns become text, because they differ in type.
         """
         table = self.table()
         if "value" in table:
@@ -55,48 +56,47 @@ class ExplanationResult(ABC):
 
 
 class ColumnResult(Protocol):
-    """What an explanation says about one column of X, such as its `Effect` or its `Importance`."""
+    """Protocol of a result about one column of X, such as an `Effect` or an `Importance`."""
 
     @property
     def name(self) -> str:
         """The name of the column of X."""
 
     def strength(self, of: str) -> float:
-        """Return how much the column matters, by the measure `of`, such as "mean" or "crps"."""
+        """Return how much the column matters by the measure `of`, such as "mean" or "crps"."""
 
 
-One = TypeVar("One", bound=ColumnResult)
+ResultT = TypeVar("ResultT", bound=ColumnResult)
 
 
-class ByColumn(ExplanationResult, Generic[One]):
-    """What an explanation says about several columns of X: a sequence that can also be indexed by a column's name.
+class ByColumn(ExplanationResult, Generic[ResultT]):
+    """Results for several columns of X, in their order: a sequence that can also be indexed by column name.
 
-    The results are in the order of the columns. `measures` are the measures of strength by which `by` can sort them.
-    The first is the default.
+    `measures` are the names of the measures by which `by` can sort the results. The first is the default.
     """
 
-    results: list[One]
+    results: list[ResultT]
     measures: ClassVar[tuple[str, ...]]
 
-    def __iter__(self) -> Iterator[One]:
+    def __iter__(self) -> Iterator[ResultT]:
         return iter(self.results)
 
     def __len__(self) -> int:
         return len(self.results)
 
-    def __getitem__(self, name: str | int) -> One:
+    def __getitem__(self, name: str | int) -> ResultT:
         if isinstance(name, int):
             return self.results[name]
         names = [one.name for one in self.results]
         return self.results[names.index(check_column(name, names, error=InputError))]
 
-    def by(self, of: str | None = None) -> list[One]:
-        """Return the results of all columns, sorted by a measure of strength, the strongest first.
+    def by(self, of: str | None = None) -> list[ResultT]:
+        """Return the results of all columns, sorted by how much the column matters, the strongest first.
 
         Parameters
         ----------
         of : str, optional
-            One of `measures`. Default: the first one.
+            The measure by which to sort: one of `measures`. Default: the first of them.
         """
         measure = self.measures[0] if of is None else check_choice("of", of, self.measures)
         return sorted(self.results, key=lambda one: -one.strength(measure))

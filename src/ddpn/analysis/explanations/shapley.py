@@ -1,6 +1,7 @@
 """Contributions of the columns to the predictions of single rows: sampled Shapley values.
 
-A background row is changed into the explained row, one column at a time, in random orders.
+A background row is turned into the explained row, one column at a time, in random orders. A column contributes the
+average change of the prediction when it is exchanged.
 """
 
 from collections.abc import Collection
@@ -28,20 +29,21 @@ _MAX_PREDICTIONS, _MAX_BACKGROUND_ROWS, _MIN_STARTS, _MAX_STARTS = 20_000, 500, 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Contributions(ExplanationResult):
-    """What each column adds to the prediction of each row: `base` plus the sum of a row's `values` is its `prediction`.
+    """Contributions of the columns to the prediction of each row: `base` plus the sum of `values` is `prediction`.
 
     Attributes
     ----------
     columns : list of str
         The names of the columns, and "exposure" and "upper" if the model has them.
     values : array, shape (rows, columns)
-        The contributions. With `log`, they are contributions to the natural logarithm: 0.69 doubles the prediction.
+        The contributions. If `log` is True, they are contributions to the natural logarithm of the prediction: 0.69
+        doubles it.
     error : array, shape (rows, columns)
         The standard errors of the contributions, due to sampling.
     base : float
-        The mean prediction of the background rows (with `log`, of their logarithms).
+        The mean prediction of the background rows (if `log` is True, the mean of the logarithms).
     prediction : array, shape (rows,)
-        The prediction of every row (with `log`, its logarithm).
+        The prediction of every row (if `log` is True, its logarithm).
     cells : list of list
         The values of the columns in each row.
     quantity : str
@@ -49,10 +51,10 @@ class Contributions(ExplanationResult):
     log : bool
         True if contributions are on the log scale, as for all likelihoods but the Gaussian.
     starts, background_rows, background_total : int
-        `base` is a mean over `starts` rows. They were chosen by their predictions from `background_rows` rows, which
-        were drawn from `background_total` rows.
+        `base` is a mean over `starts` rows. These were chosen by their predictions from `background_rows` rows,
+        which were drawn from `background_total` rows.
     library : {"polars", "pandas"}
-        What `to_frame` returns.
+        The library of the data frame that `to_frame` returns.
     """
 
     columns: list[str]
@@ -73,7 +75,7 @@ class Contributions(ExplanationResult):
 
     @property
     def drawn_rows_note(self) -> str:
-        """A sentence that says how the rows to compare with were chosen; empty if all background rows were used."""
+        """A sentence that says how background rows were chosen; empty if all of them were used."""
         if self.starts == self.background_total:
             return ""
         drawn = format_drawn_rows(self.background_rows, self.background_total)
@@ -87,13 +89,13 @@ class Contributions(ExplanationResult):
         row : int
             The position of the row.
         max_columns : int
-            The most contributions to return.
+            The largest number of contributions to return.
         """
         order = np.argsort(-np.abs(self.values[row]), kind="stable")[:max_columns]
         return [(self.columns[j], self.cells[row][j], float(self.values[row, j])) for j in order.tolist()]
 
     def table(self) -> Table:
-        """Return a long table by columns, with one entry per row and column; ready for a data frame or JSON."""
+        """Return a table in long format, with one row per explained row and column, as a dictionary of lists."""
         rows, width = self.values.shape
         return {
             "row": np.repeat(np.arange(rows), width).tolist(),
@@ -111,7 +113,7 @@ class Contributions(ExplanationResult):
         row : int
             The position of the row.
         max_columns : int
-            The most columns to show. The contributions of the other columns are added up.
+            The largest number of columns to show. The contributions of the other columns are added up.
 
         Returns
         -------
@@ -131,21 +133,22 @@ def contributions(
 ) -> Contributions:
     """Explain the predictions of single rows: what each column adds to the (log) mean or to the spread.
 
-    The contributions are sampled Shapley values. Background rows are changed into the explained row, one column at a
-    time in random orders. The contribution of a column is the mean change of the prediction when it changes.
-    Contributions always add up exactly; `error` says how much they vary with the sampling.
+    The contributions are sampled Shapley values. Background rows are turned into the explained row, one column at a
+    time in random orders. The contribution of a column is the average change of the prediction when its value is
+    exchanged. The contributions always add up exactly; `error` says how much they vary with the sampling.
 
     Parameters
     ----------
     inputs : Inputs
         A fitted model and the rows to explain.
     background : Inputs, optional
-        Rows to compare with, such as the training set. Default: the explained rows, which must then be
+        Rows to compare with, such as the training set. Default: the rows to explain, of which there must then be
         several.
     of : {"mean", "spread"}
-        The quantity to explain. The spread is variance / mean or, for a Gaussian likelihood, the standard deviation.
+        The quantity to explain. The spread is variance / mean or, for a Gaussian likelihood, the standard
+        deviation.
     max_predictions : int
-        The most predictions. With more of them, errors are smaller.
+        The largest number of predictions. With more of them, errors are smaller.
     seed : int
         Seed of the sampling.
 
@@ -199,7 +202,7 @@ def contributions(
 
 
 def _read_cells(column: Column, day_columns: Collection[str]) -> list[float | bool | str]:
-    """Return the cells of a column, with days since 1970 (if it is one of `day_columns`) as dates."""
+    """Return the values of a column as a list. If it is one of `day_columns`, days become dates."""
     cells: list[float | bool | str] = column.cells(MISSING).tolist()
     return [value_text(cell, is_day=True) for cell in cells] if column.name in day_columns else cells
 
@@ -210,12 +213,12 @@ def _read_cells(column: Column, day_columns: Collection[str]) -> list[float | bo
 def shapley_values(
     inputs: Inputs, rows: np.ndarray, background: np.ndarray, quantity: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the contributions of every column to the prediction of each row, and their standard errors.
+    """Return the contribution of every column to the prediction of each row, and its standard error.
 
-    `rows` and `background` are positions of rows in `inputs`, and `quantity` is the position in `QUANTITIES` of what is
-    explained. Shape of both results: (rows, columns). Every background row is the start of two antithetic walks, in a
-    random order of the columns and in the reverse order, whose mean varies less. The contributions of a row add up to
-    its prediction minus the mean prediction of the background.
+    `rows` and `background` are positions of rows in `inputs`. `quantity` is 0 for the mean and 1 for the spread. Each
+    background row is turned into the explained row twice: in a random order of the columns, and in the reverse order.
+    The mean of such an antithetic pair varies less. The contributions of a row add up to its prediction minus the mean
+    prediction of the background. Shape of both results: (rows, columns).
     """
     width, pairs = len(inputs.columns), len(background)
     starts, values, errors = _predict_quantity(inputs, background, {}, quantity), [], []
@@ -232,24 +235,30 @@ def shapley_values(
 
 
 def _measure_walks(
-    inputs: Inputs, start: np.ndarray, end: int, order: np.ndarray, predictions: tuple[np.ndarray, float], quantity: int
+    inputs: Inputs,
+    start_rows: np.ndarray,
+    end_row: int,
+    column_order: np.ndarray,
+    predictions: tuple[np.ndarray, float],
+    quantity: int,
 ) -> np.ndarray:
-    """Measure how the prediction changes with each column while rows `start` are turned into the row `end`.
+    """Return how much the prediction changes with each column while start rows are turned into an end row.
 
-    A walk changes the columns of one row one by one. Shape: (walks, columns). `order` (walks, columns) has the order in
-    which columns change, and `predictions` the predictions at both ends of each walk.
+    A walk exchanges the columns of one start row one by one. `start_rows` and `end_row` are positions of rows in
+    `inputs`. `column_order` has the order of the columns in each walk, shape (walks, columns). `predictions` are the
+    predictions of the start rows and of the end row. Shape of the result: (walks, columns).
     """
-    both = ((column.values[start], column.values[end]) for column in inputs.columns)
+    both = ((column.values[start_rows], column.values[end_row]) for column in inputs.columns)
     differs = np.stack([(one != other) & ((one == one) | (other == other)) for one, other in both], 1)
-    steps = np.take_along_axis(differs, order, 1)  # by step, not by column
+    steps = np.take_along_axis(differs, column_order, 1)  # by step, not by column
     # Steps between equal values change nothing. The last other step reaches the explained row, whose prediction is
     # known.
     left = steps[:, ::-1].cumsum(1)[:, ::-1]
     walk, step = np.nonzero(steps & (left > 1))
     path = np.where((left == 0) | (steps & (left == 1)), predictions[1], np.nan)
     if len(walk):
-        done = np.argsort(order, 1)[walk] <= step[:, None]
-        source = np.where(done, end, start[walk, None])
+        done = np.argsort(column_order, 1)[walk] <= step[:, None]
+        source = np.where(done, end_row, start_rows[walk, None])
         path[walk, step] = _predict_quantity(inputs, source[:, 0], dict(enumerate(source.T)), quantity)
     path = np.concatenate([predictions[0][:, None], path], 1)
     # If start and end are equal, the prediction does not change.
@@ -258,7 +267,7 @@ def _measure_walks(
     last_change = np.where(np.isnan(path), 0, np.arange(path.shape[1]))
     changes = np.diff(np.take_along_axis(path, np.maximum.accumulate(last_change, 1), 1), axis=1)
     by_column = np.zeros_like(changes)
-    np.put_along_axis(by_column, order, changes, 1)
+    np.put_along_axis(by_column, column_order, changes, 1)
     return by_column
 
 
