@@ -21,8 +21,8 @@ def test_all_rows_are_read_in_order_with_their_numbers(folder, table):
     result = Table([str(folder)])
     assert result.read().equals(table)
     for location in result.list_blocks():
-        assert result.read_block(location, ["row"])["row"][0] == location.first
-        assert location.start == location.first % 3000
+        assert result.read_block(location, ["row"])["row"][0] == location.rows_before
+        assert location.rows_before_in_file == location.rows_before % 3000
     assert (result.rows, list(result.schema)) == (table.height, table.columns)
 
 

@@ -78,7 +78,7 @@ def test_columns_have_the_type_that_all_blocks_agree_with(tmp_path):
     for block, location in zip(blocks[::-1], locations[::-1], strict=True):
         assert_frame_equal(other.read_block(location), block)
         assert location.rows == block.height
-        assert location.first == location.start == block["a"][0] + 60 * (location.first >= 60)
+        assert location.rows_before == location.rows_before_in_file == block["a"][0] + 60 * (location.rows_before >= 60)
 
 
 def test_quoted_cells_with_line_ends_stay_whole(tmp_path):

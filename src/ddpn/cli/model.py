@@ -220,7 +220,7 @@ def _open_model_and_table(
     first = table.read_block(table.list_blocks()[0])
     # The first rows of a long table may have no counts.
     if not table.is_long or roles.find_rows_with_target(first).any():
-        roles.read_rows(first, "round", first=0 if table.is_long else None)
+        roles.read_rows(first, "round", rows_before=0 if table.is_long else None)
     return saved.load(), table
 
 

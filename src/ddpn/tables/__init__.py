@@ -1,1 +1,1 @@
-"""Tables of counts: read, check, split and encode them, in memory or in parts."""
+"""Tables of counts: read, check, split and encode them, in memory or block by block."""

@@ -1,4 +1,4 @@
-"""Files that are read block by block: tables in memory, Parquet files, and text files too long for memory."""
+"""Read files block by block: tables in memory, Parquet files, and text files that are too long for memory."""
 
 import codecs
 import csv
@@ -30,28 +30,31 @@ _SAMPLE_BYTES, _MAX_CELL_BYTES, _MIN_BLOCK_BYTES = 2**18, 2**26, 2**16
 class Block(NamedTuple):
     """The position of a block of rows in a file.
 
-    `begin` and `end` are rows or, in a text file, bytes. `rows` is the number of rows of the block, and `start` the
-    number of rows before the block in its file. `file` is the number of the file, and `first` the number of rows before
-    the block in all files together.
+    The block lies between `begin` and `end`, which count rows or, in a text file, bytes. `rows` is the number of its
+    rows. `rows_before_in_file` counts the rows before it in its file. `file` is the number of the file, and
+    `rows_before` counts the rows before it in all files together.
     """
 
     begin: int
     end: int
     rows: int
-    start: int
+    rows_before_in_file: int
     file: int = 0
-    first: int = 0
+    rows_before: int = 0
 
 
 def open_file(source: str, as_text: Sequence[str], layout: Layout) -> "TableFile":
-    """Open a table file, and check as much of it as possible without holding its rows in memory."""
-    kind = ".csv" if source == STDIN else get_extension(source)
-    check_layout(layout, source, kind)
+    """Open a table file to read it block by block, and check as much of it as possible without keeping its rows.
+
+    Columns in `as_text` are read as text, and `layout` says where the table begins in the file.
+    """
+    extension = ".csv" if source == STDIN else get_extension(source)
+    check_layout(layout, source, extension)
     path = Path(source)
     if source != STDIN and path.is_file():
-        if BINARY.get(kind) == "read_parquet":
+        if BINARY.get(extension) == "read_parquet":
             return ParquetFile(source)
-        if kind in TEXT and path.suffix.lower() in TEXT and path.stat().st_size > MAX_WHOLE_FILE_BYTES:
+        if extension in TEXT and path.suffix.lower() in TEXT and path.stat().st_size > MAX_WHOLE_FILE_BYTES:
             file = TextFile(source, as_text, layout)
             if file.is_plain:
                 return file
@@ -59,7 +62,10 @@ def open_file(source: str, as_text: Sequence[str], layout: Layout) -> "TableFile
 
 
 class TableFile(ABC):
-    """A file that is read block by block; `schema` has the types of its columns, `rows` the number of its rows."""
+    """Base class of files that are read block by block.
+
+    `schema` maps the columns to their polars types, and `rows` is the number of rows.
+    """
 
     source: str
     schema: ColumnTypes
@@ -68,7 +74,7 @@ class TableFile(ABC):
     is_scanned = True
 
     def list_blocks(self) -> list[Block]:
-        """List the blocks, with positions counted in rows."""
+        """List the blocks of the file, with positions in rows."""
         ends = [(at, min(at + BLOCK_ROWS, self.rows)) for at in range(0, self.rows, BLOCK_ROWS)]
         return [Block(begin, end, end - begin, begin) for begin, end in ends]
 
@@ -77,13 +83,13 @@ class TableFile(ABC):
         """Read the rows of a block, with at least these columns."""
 
     def identity(self) -> list[object]:
-        """Return the path, size and modification time of the file."""
+        """Return the path, size and modification time of the file, which show whether it was changed."""
         facts = os.stat(self.source)
         return [str(Path(self.source).resolve()), facts.st_size, facts.st_mtime_ns]
 
 
 class InMemoryFile(TableFile):
-    """A file that is read whole and kept in memory."""
+    """A file that is read as a whole and kept in memory."""
 
     def __init__(
         self, source: str, as_text: Sequence[str], layout: Layout = WHOLE_FILE, frame: pl.DataFrame | None = None
@@ -99,7 +105,7 @@ class InMemoryFile(TableFile):
 
 
 class ParquetFile(TableFile):
-    """A Parquet file."""
+    """A Parquet file, of which each block is read when it is needed."""
 
     is_scanned = False
 
@@ -123,10 +129,10 @@ class ParquetFile(TableFile):
 
 
 class TextFile(TableFile):
-    """A long text file that is read block by block, with positions counted in bytes.
+    """A long text file that is read block by block, with positions in bytes.
 
-    The file is read twice. The first pass finds errors, and a type for each column that fits all of its cells.
-    `is_plain` is False if the file must be read whole because it is not UTF-8 or may have decimal commas.
+    Opening the file reads it once, to find errors and a type for each column that fits all of its cells. `is_plain` is
+    False if the file must be read as a whole instead, because it is not UTF-8 or may have decimal commas.
     """
 
     def __init__(self, source: str, as_text: Sequence[str], layout: Layout) -> None:
@@ -147,7 +153,10 @@ class TextFile(TableFile):
         self.is_plain = not wide and self._separator != ";" and self._scan()
 
     def _scan(self) -> bool:
-        """Find the types of all columns; return False if the file is not UTF-8 text or has no rows."""
+        """Find the positions of the blocks and the types of all columns; return False if blocks cannot be read.
+
+        That is the case if the file is not UTF-8 text or has no rows.
+        """
         begin = self._begin
         with open(self._path, "rb") as file:
             file.seek(begin)
@@ -173,7 +182,7 @@ class TextFile(TableFile):
         with open(self._path, "rb") as file:
             file.seek(block.begin)
             content = file.read(block.end - block.begin)
-        return cast_to_schema(self._frame(content, as_text, block.start), self.schema)
+        return cast_to_schema(self._frame(content, as_text, block.rows_before_in_file), self.schema)
 
     def _frame(self, lines: bytes, as_text: set[str], start: int) -> pl.DataFrame:
         with explain_read_errors(self.source, f"as a csv file from row {start + 1:,} on"):
@@ -190,10 +199,13 @@ class TextFile(TableFile):
                 raise InputError(f"{error} See the rows from {start + 1:,} on.") from None
 
 
-def _read_record(file: BinaryIO, source: str, already: int) -> bytes:
-    """Read a line, and the next lines while a quote is open; `already` is the number of quotes before the line."""
+def _read_record(file: BinaryIO, source: str, quotes_before: int) -> bytes:
+    """Read a line, and further lines while a quoted cell is open.
+
+    `quotes_before` is the number of quotes before the line, which shows whether a cell is open already.
+    """
     line = file.readline()
-    quotes, length = already + line.count(b'"'), len(line)
+    quotes, length = quotes_before + line.count(b'"'), len(line)
     parts = [line]
     while quotes % 2 and (line := file.readline()):
         parts.append(line)
@@ -203,26 +215,30 @@ def _read_record(file: BinaryIO, source: str, already: int) -> bytes:
     return b"".join(parts)
 
 
-def merge_types(one: ColumnTypes, other: ColumnTypes, with_values: set[str]) -> ColumnTypes:
-    """Merge the column types of two blocks: null if neither has values, text if they disagree."""
-    types = dict(one)
-    for name, dtype in other.items():
-        before = types.setdefault(name, pl.Null())
-        if name not in with_values or dtype in (before, pl.Null):
+def merge_types(earlier: ColumnTypes, block_types: ColumnTypes, columns_with_values: set[str]) -> ColumnTypes:
+    """Merge the column types of a block into those of earlier blocks.
+
+    Only columns in `columns_with_values` have a type in this block. Different numeric types become float, and other
+    different types become text.
+    """
+    merged = dict(earlier)
+    for name, dtype in block_types.items():
+        before = merged.setdefault(name, pl.Null())
+        if name not in columns_with_values or dtype in (before, pl.Null):
             continue
         if before == pl.Null:
-            types[name] = dtype
+            merged[name] = dtype
         elif before.is_numeric() and dtype.is_numeric():
-            types[name] = pl.Float64()
+            merged[name] = pl.Float64()
         elif before.is_temporal() and dtype.is_temporal():
-            types[name] = next(kind for kind in (before, dtype) if kind != pl.Date)
+            merged[name] = next(kind for kind in (before, dtype) if kind != pl.Date)
         else:
-            types[name] = pl.String()
-    return types
+            merged[name] = pl.String()
+    return merged
 
 
 def cast_to_schema(frame: pl.DataFrame, schema: ColumnTypes) -> pl.DataFrame:
-    """Cast a block to the columns and types of the whole table."""
+    """Cast a block to the columns and types of the whole table. Columns that the block lacks are null."""
     if dict(frame.schema) == schema:
         return frame
     columns = [

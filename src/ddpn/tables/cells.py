@@ -1,4 +1,4 @@
-"""Clean cells of text, recognise missing ones, and show examples in messages."""
+"""Clean cells of text, recognise missing ones, and quote examples of cells in messages."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -18,7 +18,7 @@ _MAX_EXAMPLES = 3
 
 
 def is_text(series: pl.Series) -> bool:
-    """Return True if the column holds text of any type."""
+    """Return True if a column has one of the polars types of text, including categoricals."""
     return series.dtype in (pl.String, pl.Categorical, pl.Enum)
 
 
@@ -31,12 +31,12 @@ def clean_text(series: pl.Series, missing: Sequence[str]) -> pl.Series:
 
 
 def looks_missing(text: pl.Series) -> pl.Series:
-    """Return a mask of cleaned cells that are null or a word for "no value"."""
+    """Return a mask of cleaned cells that are null or spell "no value", such as "n/a" or "-"."""
     return text.str.to_lowercase().is_in(LOOKS_MISSING).fill_null(True)
 
 
 def read_distinct_cells(text: pl.Series, read: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    """Return `read(text)`, applying `read` to distinct cells only, which is faster if values repeat."""
+    """Return `read(text)`, calling `read` with the distinct cells only, which is faster if cells repeat."""
     cells = pl.DataFrame({"text": text})
     unique = cells["text"].unique()
     values = pl.DataFrame({"text": unique, "value": read(unique)})
@@ -46,7 +46,7 @@ def read_distinct_cells(text: pl.Series, read: Callable[[pl.Series], pl.Series])
 
 @cache
 def parse_missing_numbers(missing: tuple[str, ...]) -> list[float]:
-    """Return the numbers among the words for "no value", such as -999."""
+    """Return the numbers, such as -999, among the words that stand for missing values."""
     numbers = []
     for word in missing:
         try:
@@ -57,7 +57,7 @@ def parse_missing_numbers(missing: tuple[str, ...]) -> list[float]:
 
 
 def format_examples(cells: pl.Series) -> str:
-    """List a few distinct cells in quotes, for a message.
+    """Quote a few distinct cells for a message.
 
     >>> format_examples(pl.Series(["n/a", "x", "n/a"]))
     "'n/a', 'x'"

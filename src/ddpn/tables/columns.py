@@ -1,4 +1,4 @@
-"""The package's own table: named columns of numbers, booleans and levels."""
+"""`ColumnTable`, the package's own table: named columns of numbers, booleans and categories."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -18,7 +18,7 @@ MAX_ROWS_CELL_BY_CELL = 8
 
 
 class Kind(StrEnum):
-    """The kinds of columns.
+    """What a column holds.
 
     In a category of numbers, 1, 1.0 and "01" are the same level. In a category of booleans, "yes" and true are the same
     level. Only raw tables have dates; in a `ColumnTable` they are replaced by numbers such as the month.
@@ -37,12 +37,12 @@ class Kind(StrEnum):
 
     @property
     def is_category(self) -> bool:
-        """True if cells are levels."""
+        """True if the column is categorical."""
         return self in _CATEGORIES
 
     @property
     def words(self) -> str:
-        """The words for the cells in messages."""
+        """The plural noun for the cells in messages, such as "numbers"."""
         return _WORDS[self]
 
 
@@ -59,13 +59,13 @@ _WORDS = {
 
 
 class Levels(tuple[str, ...]):
-    """The names of a column's levels, with a cache of the results that models computed per level.
+    """The names of a categorical column's levels, with a cache of results that models computed per level.
 
     Rows taken from a table share its levels, so a model looks up each level once per table and not once per block.
     """
 
     def compute_once(self, key: object, compute: Callable[["Levels"], _Result]) -> _Result:
-        """Return `compute(self)`, computed at the first call with this `key` (compared by identity)."""
+        """Return `compute(self)`, cached by `key`: later calls with the same key object return the first result."""
         results: dict[int, tuple[object, _Result]] = self.__dict__.setdefault("_results", {})
         if (kept := results.get(id(key))) is None:
             kept = results[id(key)] = key, compute(self)  # the key is kept, so that no other object gets its id
@@ -78,7 +78,7 @@ class Levels(tuple[str, ...]):
 
 
 class Column(NamedTuple):
-    """One column of a table as float64 values: numbers (NaN where missing) or codes of levels (-1 where missing).
+    """One column of a table as an array: numbers (NaN where missing), or codes of levels (-1 where missing).
 
     `ddpn.tables.levels` names the levels of a category, so that they are the same for every type of table.
 
@@ -87,7 +87,7 @@ class Column(NamedTuple):
     name : str
         The name in the table.
     kind : Kind
-        What the cells are.
+        Whether the column holds numbers, booleans or levels.
     values : array
         The numbers, or the codes of levels.
     levels : Levels
@@ -107,43 +107,43 @@ class Column(NamedTuple):
 
     @property
     def is_category(self) -> bool:
-        """True if values are codes of levels."""
+        """True if the column is categorical, so that its values are codes of levels."""
         return self.kind.is_category
 
     @property
     def is_missing(self) -> np.ndarray:
-        """Mask of the rows without a value."""
+        """A mask of the rows without a value."""
         return self.values < 0 if self.is_category else np.isnan(self.values)
 
     def map_levels(self, mapping: Mapping[str, _Value], other: _Value, missing: _Value) -> np.ndarray:
-        """Map the level of each row to its value in `mapping`, to `other` (unlisted level) or to `missing`.
+        """Map the level of each row to its value in `mapping`.
 
-        Each level is looked up once per table and mapping, so a mapping must always come with the same `other` and
-        `missing`.
+        Results are cached per table and mapping, so a mapping must always come with the same `other` and `missing`.
 
         Parameters
         ----------
         mapping : dict
             The value of each level.
         other, missing
-            The value for levels that are not in `mapping`, and the value for missing cells.
+            The value for levels that are not in `mapping`, and the value for rows without a level.
         """
         return self.map_names(mapping, lambda levels: [mapping.get(level, other) for level in levels], missing)
 
     def map_names(self, key: object, compute: Callable[[Levels], Iterable[object]], missing: object) -> np.ndarray:
-        """Compute a result per level, and return the result of each row's level; rows without a value get `missing`.
+        """Compute a result per level, and return for each row the result of its level.
 
-        `compute` returns the results in the order of the levels. It is called once per table and `key`.
+        `compute` returns the results in the order of the levels. It is called once per table and `key`. Rows without a
+        value get `missing`.
         """
         results = self.levels.compute_once(key, lambda levels: np.array([*compute(levels), missing]))
         return results[self.values]  # the last result serves code -1
 
     def count_levels(self) -> np.ndarray:
-        """Return the number of rows of each level of a category."""
+        """Return the number of rows with each level of a categorical column."""
         return np.bincount(self.values[self.values >= 0], minlength=len(self.levels))
 
     def to_polars(self) -> pl.Series:
-        """Return the column as a polars series: numbers, booleans or text, null where missing."""
+        """Return the column as a polars series of numbers, booleans or text, with null for missing values."""
         if self.is_category:
             levels = pl.Series(self.name, [*self.levels, None], dtype=pl.String)
             return levels.gather(np.where(self.is_missing, len(self.levels), self.values))
@@ -151,7 +151,7 @@ class Column(NamedTuple):
         return numbers.cast(pl.Boolean) if self.kind == Kind.BOOLEAN else numbers
 
     def rows(self, index: RowIndex) -> "Column":
-        """Take some of the rows.
+        """Return the column of some of the rows.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class Column(NamedTuple):
         return self._replace(values=self.values[index])
 
     def cells(self, missing: object = None) -> np.ndarray:
-        """Return the cells as objects (text, numbers or booleans), with `missing` where there is no value.
+        """Return the cells as an array of Python objects: text, numbers or booleans.
 
         Parameters
         ----------
@@ -177,16 +177,16 @@ class Column(NamedTuple):
 
 
 class ColumnTable:
-    """A table whose columns were read and checked, as members, profiles and explanations take it.
+    """A table whose columns were read and checked, the input of all members of a mixture.
 
     Parameters
     ----------
     columns : sequence of Column
-        The columns, in the order of the first table that was read.
+        The columns, in the order that they had in fit.
     is_named : bool
         Whether the names are those of a data frame, and not x0, x1, ...
     index : array, optional
-        The labels of the rows in messages, such as the index of a pandas frame.
+        The names of the rows in messages, such as the index of a pandas frame.
     """
 
     def __init__(self, columns: Sequence[Column], is_named: bool = True, index: np.ndarray | None = None) -> None:
@@ -213,17 +213,17 @@ class ColumnTable:
         return [column.kind for column in self.columns]
 
     def column(self, name: str) -> Column:
-        """Return one column.
+        """Return the column with a name.
 
         Parameters
         ----------
         name : str
-            Its name.
+            The name.
         """
         return self.columns[self.names.index(name)]
 
     def rows(self, index: RowIndex) -> "ColumnTable":
-        """Take some of the rows.
+        """Return the table of some of the rows.
 
         Parameters
         ----------
@@ -234,14 +234,14 @@ class ColumnTable:
         return ColumnTable(columns, self.is_named, None if self.index is None else self.index[index])
 
     def is_missing(self) -> np.ndarray:
-        """Mask of the rows with a missing value in any column."""
+        """Return a mask of the rows with a missing value in any column."""
         return np.logical_or.reduce([column.is_missing for column in self.columns])
 
     def to_polars(self) -> pl.DataFrame:
-        """Return the table as a polars frame: numbers, booleans and text, null where missing."""
+        """Return the table as a polars frame of numbers, booleans and text, with null for missing values."""
         return pl.DataFrame([column.to_polars() for column in self.columns])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the values and levels of every column as arrays, to compute a digest from."""
+        """Return the values and the levels of every column as named arrays, to compute a digest from."""
         values = {column.name: column.values for column in self.columns}
         return values | {f"levels of {column.name}": np.array(column.levels, dtype=object) for column in self.columns}

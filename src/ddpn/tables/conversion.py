@@ -1,4 +1,4 @@
-"""Convert a column of a later table to the kind it had in fit. Unreadable cells become missing and are counted."""
+"""Convert columns of new tables to the kinds that they had in fit. Cells that cannot be converted become missing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -38,10 +38,11 @@ BOOLEAN_WORDS = ("true", "false")
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of a raw table: its kind, how its cells are read, and notes for the user.
+    """A column of a raw table, as it was in fit: its kind and the format of its cells.
 
-    `parts` names the numbers derived from a date. `left_out` is the reason why a column is not used, if any. `number`
-    and `date` are the formats in which text is read, and `notes` are sentences about how cells were read.
+    `missing` and `distinct` count its missing cells and its distinct values. `parts` names the numbers that are derived
+    from a date, such as "month". `left_out` is the reason why the model does not use the column, or "". `number` and
+    `date` are the formats in which text is read, and `notes` are sentences for the user about how cells were read.
     """
 
     name: str
@@ -56,12 +57,12 @@ class TableColumn:
 
     @property
     def inputs(self) -> list[str]:
-        """The names of the model inputs made from the column."""
+        """The names of the model inputs made from the column: its own name or, for a date, one name per part."""
         return [f"{self.name} {part}" for part in self.parts] if self.kind == Kind.DATE else [self.name]
 
     @classmethod
     def from_dict(cls, plain: JsonObject) -> "TableColumn":
-        """Rebuild a column from the result of `asdict`."""
+        """Rebuild a column from the result of `dataclasses.asdict`."""
         read = {**plain, **{name: tuple(plain.get(name, ())) for name in ("parts", "notes")}}
         read["kind"] = Kind(plain["kind"])
         read["number"] = NumberFormat(**plain.get("number", {}))
@@ -69,26 +70,34 @@ class TableColumn:
         return cls(**read)
 
     def parse(self, series: pl.Series, missing: Sequence[str]) -> "ConvertedColumn[list[Column]]":
-        """Convert a column of a later table to model inputs; a date becomes its parts."""
+        """Convert this column of a new table to model inputs; a date becomes one input per part.
+
+        `missing` are the words for missing values.
+        """
         if self.kind.is_category:
             return _parse_levels(self, series, missing)
-        values, odd, notes = self.convert(series, missing)
+        values, unreadable, notes = self.convert(series, missing)
         if self.kind == Kind.DATE:
             parts = zip(self.inputs, extract_date_parts(values, self.parts, self.inputs), strict=True)
-            return ConvertedColumn([Column(name, Kind.NUMBER, _to_floats(part)) for name, part in parts], odd, notes)
-        return ConvertedColumn([Column(self.name, self.kind, _to_floats(values))], odd, notes)
+            return ConvertedColumn(
+                [Column(name, Kind.NUMBER, _to_floats(part)) for name, part in parts], unreadable, notes
+            )
+        return ConvertedColumn([Column(self.name, self.kind, _to_floats(values))], unreadable, notes)
 
     def convert(self, series: pl.Series, missing: Sequence[str]) -> "ConvertedColumn[pl.Series]":
-        """Convert a column of a later table to this kind; a date becomes datetimes, not its parts."""
-        what = f"column {self.name!r}"
+        """Convert this column of a new table to a series of its kind in fit; a date becomes datetimes.
+
+        `missing` are the words for missing values.
+        """
+        name = f"column {self.name!r}"
         if self.kind == Kind.NUMBER:
-            return to_numbers(series, self.number, missing, what)
+            return to_numbers(series, self.number, missing, name)
         if self.kind == Kind.BOOLEAN:
-            return to_booleans(series, missing, what)
+            return to_booleans(series, missing, name)
         if self.kind == Kind.DATE:
-            return to_times(series, self.date, missing, what)
-        columns, odd, _ = _parse_levels(self, series, missing)
-        return ConvertedColumn(columns[0].to_polars(), odd)
+            return to_times(series, self.date, missing, name)
+        columns, unreadable, _ = _parse_levels(self, series, missing)
+        return ConvertedColumn(columns[0].to_polars(), unreadable)
 
 
 #: Words for true and false, in lower case.
@@ -96,20 +105,24 @@ TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "
 
 
 class ConvertedColumn(NamedTuple, Generic[_Values]):
-    """A column converted to one kind, its unreadable cells (`odd`), and sentences about assumptions.
+    """A column that was converted to a kind, with the cells that could not be read and notes about assumptions.
 
-    `values` is a polars series, or the model inputs.
+    `values` is a polars series, or the list of model inputs. `unreadable` has the text of the cells that could not be
+    read and became missing.
     """
 
     values: _Values
-    odd: pl.Series
+    unreadable: pl.Series
     notes: tuple[str, ...] = ()
 
 
 def to_numbers(
-    series: pl.Series, written: NumberFormat, missing: Sequence[str], what: str | Argument
+    series: pl.Series, number_format: NumberFormat, missing: Sequence[str], name: str | Argument
 ) -> ConvertedColumn[pl.Series]:
-    """Convert a column to float64, null where missing; `what` names it in errors."""
+    """Convert a column to float64, with null for missing and unreadable cells.
+
+    `number_format` is the format in fit, and `missing` are the words for missing values. Errors call the column `name`.
+    """
     notes: tuple[str, ...] = ()
     if is_text(series):
         text = clean_text(series, missing)
@@ -119,41 +132,44 @@ def to_numbers(
             numbers = (lower == "true").cast(pl.Float64)
         else:
             present = text.filter(~looks_missing(text))
-            if written.integers and written.decimal != "," and has_grouped_points(present):
-                written = replace(written, decimal=",")
+            if number_format.integers and number_format.decimal != "," and has_grouped_points(present):
+                number_format = replace(number_format, decimal=",")
                 notes = (f"Column {series.name}: points are read as thousands separators, as fit had integers only.",)
-            elif not written.decimal:
-                written = find_number_format(present) or PLAIN
-                notes = describe_number_format(series.name, written)
-            numbers = parse_numbers(text, written)
-        odd = text.filter(numbers.is_null() & text.is_not_null())
+            elif not number_format.decimal:
+                number_format = find_number_format(present) or PLAIN
+                notes = describe_number_format(series.name, number_format)
+            numbers = parse_numbers(text, number_format)
+        unreadable = text.filter(numbers.is_null() & text.is_not_null())
     elif series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null):
         # By numpy: a table may have thousands of columns, and a call of polars takes as long as a thousand rows.
-        numbers, odd = series.cast(pl.Float64), pl.Series([], dtype=pl.String)
+        numbers, unreadable = series.cast(pl.Float64), pl.Series([], dtype=pl.String)
         values = numbers.to_numpy()
         if not np.isfinite(values).all():
             infinite = np.isinf(values)
-            odd = pl.Series(values[infinite]).cast(pl.String)
+            unreadable = pl.Series(values[infinite]).cast(pl.String)
             numbers = pl.Series(np.where(infinite, np.nan, values), nan_to_null=True)
     else:
-        raise InputError(argument=what, must="hold numbers", got=str(series.dtype))
+        raise InputError(argument=name, must="hold numbers", got=str(series.dtype))
     markers = parse_missing_numbers(tuple(missing))
     if markers and (marked := np.isin(numbers.to_numpy(), markers)).any():
         numbers = numbers.set(pl.Series(marked), None)
-    return ConvertedColumn(numbers.alias(series.name), odd, notes)
+    return ConvertedColumn(numbers.alias(series.name), unreadable, notes)
 
 
-def to_booleans(series: pl.Series, missing: Sequence[str], what: str | Argument) -> ConvertedColumn[pl.Series]:
-    """Convert a column to booleans; 1 and 0 and words such as "yes" are accepted."""
+def to_booleans(series: pl.Series, missing: Sequence[str], name: str | Argument) -> ConvertedColumn[pl.Series]:
+    """Convert a column to booleans. 1 and 0 and words such as "yes" are accepted; other cells become null.
+
+    `missing` are the words for missing values. Errors call the column `name`.
+    """
     if series.dtype == pl.Boolean:
         return ConvertedColumn(series, series.head(0).cast(pl.String))
     if series.dtype.is_numeric() or series.dtype == pl.Null:
-        numbers, odd, _ = to_numbers(series, PLAIN, missing, what)
+        numbers, unreadable, _ = to_numbers(series, PLAIN, missing, name)
         is_boolean = numbers.is_in([0.0, 1.0]).fill_null(False)
-        odd = pl.concat([odd, numbers.filter(~is_boolean & numbers.is_not_null()).cast(pl.String)])
-        return ConvertedColumn(numbers.set(~is_boolean, None).cast(pl.Boolean), odd)
+        unreadable = pl.concat([unreadable, numbers.filter(~is_boolean & numbers.is_not_null()).cast(pl.String)])
+        return ConvertedColumn(numbers.set(~is_boolean, None).cast(pl.Boolean), unreadable)
     if not is_text(series):
-        raise InputError(argument=what, must="hold booleans", got=str(series.dtype))
+        raise InputError(argument=name, must="hold booleans", got=str(series.dtype))
     text = clean_text(series, missing)
     lower = text.str.to_lowercase()
     word = pl.when(lower.is_in(TRUE)).then(True).when(lower.is_in(FALSE)).then(False)
@@ -161,38 +177,43 @@ def to_booleans(series: pl.Series, missing: Sequence[str], what: str | Argument)
     return ConvertedColumn(flags, text.filter(flags.is_null() & text.is_not_null()))
 
 
-def to_times(series: pl.Series, written: DateFormat, missing: Sequence[str], what: str) -> ConvertedColumn[pl.Series]:
-    """Convert a column to datetimes without a zone."""
+def to_times(
+    series: pl.Series, date_format: DateFormat, missing: Sequence[str], name: str
+) -> ConvertedColumn[pl.Series]:
+    """Convert a column to datetimes without a time zone, with null for missing and unreadable cells.
+
+    `date_format` is the format in fit, and `missing` are the words for missing values. Errors call the column `name`.
+    """
     if is_text(series):
         text = clean_text(series, missing)
         notes: tuple[str, ...] = ()
-        if written.order in ("", YEAR_FIRST):
+        if date_format.order in ("", YEAR_FIRST):
             # If the year is not first, neither format says whether the day or the month comes first.
             guess = find_date_format(text.filter(~looks_missing(text))) or DateFormat(YEAR_FIRST)
-            notes, written = describe_date_format(series.name, guess), replace(guess, zone=written.zone)
-        times = parse_dates(text, written)
+            notes, date_format = describe_date_format(series.name, guess), replace(guess, zone=date_format.zone)
+        times = parse_dates(text, date_format)
         return ConvertedColumn(times, text.filter(times.is_null() & text.is_not_null()), notes)
     if series.dtype in (pl.Date, pl.Datetime):
-        return ConvertedColumn(to_local_times(series, written.zone), series.head(0).cast(pl.String))
+        return ConvertedColumn(to_local_times(series, date_format.zone), series.head(0).cast(pl.String))
     if series.null_count() == len(series):
         empty = pl.Series(series.name, [None] * len(series), dtype=pl.Datetime("us"))
         return ConvertedColumn(empty, series.head(0).cast(pl.String))
-    raise InputError(f"{what} must hold dates such as 2024-12-31, got {series.dtype}.")
+    raise InputError(f"{name} must hold dates such as 2024-12-31, got {series.dtype}.")
 
 
 @cache
 def name_missing_levels(missing: tuple[str, ...]) -> frozenset[str]:
-    """Return the level names of the words for "no value"."""
+    """Return the words for missing values, spelled as names of levels."""
     return frozenset(word.strip() for word in missing) | frozenset(map(canonical_number, missing))
 
 
 def _to_floats(series: pl.Series) -> np.ndarray:
-    """Convert numbers or booleans to float64, with NaN for null."""
+    """Convert numbers or booleans to a float64 array, with NaN for null."""
     return np.asarray(series.cast(pl.Float64).to_numpy(), dtype=np.float64)
 
 
 def _parse_levels(column: TableColumn, series: pl.Series, missing: Sequence[str]) -> ConvertedColumn[list[Column]]:
-    cells, names, odd = _name_levels(series, column.kind, missing, f"column {column.name!r}")
+    cells, names, unreadable = _name_levels(series, column.kind, missing, f"column {column.name!r}")
     index: dict[str, int] = {}
     codes = {level: -1 if name is None else index.setdefault(name, len(index)) for level, name in names.items()}
     if len(cells) <= MAX_ROWS_CELL_BY_CELL:  # calls of polars take longer than all the rest of a few rows
@@ -203,21 +224,25 @@ def _parse_levels(column: TableColumn, series: pl.Series, missing: Sequence[str]
     else:
         values = np.full(len(cells), -1)
     kind = Kind.NUMBER_CATEGORY if column.kind == Kind.NUMBER_CATEGORY else Kind.CATEGORY
-    return ConvertedColumn([Column(column.name, kind, values, Levels(index))], odd)
+    return ConvertedColumn([Column(column.name, kind, values, Levels(index))], unreadable)
 
 
 def _name_levels(
-    series: pl.Series, kind: Kind, missing: Sequence[str], what: str
+    series: pl.Series, kind: Kind, missing: Sequence[str], label: str
 ) -> tuple[pl.Series, dict[object, str | None], pl.Series]:
-    """Return the cells of a category, the level (or None) of each distinct cell, and the unreadable cells."""
-    none = pl.Series([], dtype=pl.String)
+    """Find the level of each distinct cell of a categorical column.
+
+    Return the cells, a dict from each distinct cell to the name of its level (None if missing), and the unreadable
+    cells. Errors call the column `label`.
+    """
+    unreadable = pl.Series([], dtype=pl.String)
     if not (is_text(series) or series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
         if series.dtype not in (pl.Date, pl.Datetime, pl.Time):
-            raise InputError(f"{what} must hold text, got {series.dtype}.")
+            raise InputError(f"{label} must hold text, got {series.dtype}.")
         series = series.cast(pl.String)
     if kind == Kind.BOOLEAN_CATEGORY:
-        flags, odd, _ = to_booleans(series, missing, what)
-        return flags, {True: "true", False: "false"}, odd
+        flags, unreadable, _ = to_booleans(series, missing, label)
+        return flags, {True: "true", False: "false"}, unreadable
     if series.dtype == pl.Float32:
         series, kind = series.cast(pl.String), Kind.NUMBER_CATEGORY
     text = series.cast(pl.String) if is_text(series) else series
@@ -230,7 +255,8 @@ def _name_levels(
         # Among numbers, a word such as n/a is missing, as in columns of a numeric type.
         words = {name for name in named.values() if name.lower() in LOOKS_MISSING} - absent
         if words:
-            none = text.filter(text.is_in([level for level, name in named.items() if name in words])).str.strip_chars()
+            is_unreadable = text.is_in([level for level, name in named.items() if name in words])
+            unreadable = text.filter(is_unreadable).str.strip_chars()
             absent = absent | words
     names = {level: None if name in absent or name == "nan" else name for level, name in named.items()}
-    return text, names, none
+    return text, names, unreadable

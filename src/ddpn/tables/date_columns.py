@@ -24,14 +24,14 @@ class DateColumns:
     Parameters
     ----------
     columns : tuple of TableColumn
-        How each column of dates is written, and the parts that it becomes.
+        The format of each date column, and the parts that replace it.
     """
 
     columns: tuple[TableColumn, ...] = ()
 
     @classmethod
     def find(cls, X: TableLike) -> "DateColumns":
-        """Find the columns of a data frame that hold dates, also as text; other tables have none."""
+        """Find the columns of a data frame that hold dates, or text that spells dates. Other tables have none."""
         frame = _to_named_frame(X)
         if frame is None:
             return cls()
@@ -40,18 +40,18 @@ class DateColumns:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """The name of the date column for each derived column."""
+        """The name of the date column that each derived column is a part of, by the name of the derived column."""
         return {name: column.name for column in self.columns for name in column.inputs}
 
     @property
     def days(self) -> frozenset[str]:
-        """The derived columns that are days since 1970."""
+        """The names of the derived columns that hold days since 1970."""
         return frozenset(f"{column.name} {DAY}" for column in self.columns if DAY in column.parts)
 
     def read(self, X: TableLike, report: Callable[[str], object]) -> TableLike:
         """Replace the date columns of a data frame by their parts; return any other table unchanged.
 
-        `report` receives a sentence about each column with unreadable cells, which become missing.
+        Unreadable cells become missing. `report` is called with a sentence about each column that has such cells.
         """
         frame = _to_named_frame(X) if self.columns else None
         if frame is None or not {column.name for column in self.columns} <= set(frame.columns):
@@ -74,7 +74,7 @@ def _to_named_frame(X: TableLike) -> nw.DataFrame[IntoDataFrame] | None:
 
 
 def _describe_dates(series: nw.Series[IntoSeries]) -> TableColumn | None:
-    """Return the format and the parts of a date column; None for any other column."""
+    """Return the format and the parts of a date column, or None if the column does not hold dates."""
     if series.dtype not in (nw.Date, nw.Datetime, nw.Object, *_TEXT):
         return None
     if series.dtype == nw.Object:
@@ -90,15 +90,15 @@ def _describe_dates(series: nw.Series[IntoSeries]) -> TableColumn | None:
 
 
 def _to_polars(series: nw.Series[IntoSeries]) -> pl.Series:
-    """Convert a column to a polars series; objects, such as dates beside None, become text."""
+    """Convert a column to a polars series. Python objects, such as dates mixed with None, become text."""
     return (series.cast(nw.String) if series.dtype == nw.Object else series).to_polars()
 
 
 def _read_parts(column: TableColumn, series: nw.Series[IntoSeries], report: Callable[[str], object]) -> list[pl.Series]:
     converted = column.convert(_to_polars(series), MISSING)
-    if len(converted.odd):
+    if len(converted.unreadable):
         report(
-            f"Column {column.name}: {len(converted.odd):,} of {len(series):,} values are not dates and are treated as "
-            f"missing."
+            f"Column {column.name}: {len(converted.unreadable):,} of {len(series):,} values are not dates and are "
+            "treated as missing."
         )
     return extract_date_parts(converted.values, column.parts, column.inputs)

@@ -30,10 +30,11 @@ _MAX_GUESSED_CELLS, _MIN_DATE_SHARE = 1000, 0.4
 
 @dataclass(frozen=True)
 class DateFormat:
-    """The order of day, month and year in text, and the time zone of the dates ("" keeps the time as written).
+    """How dates are written in a text column: the order of day, month and year, and the time zone.
 
-    `order` is "" if the column was not text in fit; the order of later text is then guessed again. `ambiguous` is a
-    cell such as "03/04/2021" if no cell shows which number is the day.
+    `order` is "" if the column was not text in fit; the order of later text is then guessed again. `zone` is "" if
+    times are kept as written. `ambiguous` is an example such as "03/04/2021" if no cell of the column shows which
+    number is the day, and "" otherwise.
     """
 
     order: str = ""
@@ -41,23 +42,23 @@ class DateFormat:
     ambiguous: str = ""
 
 
-def parse_dates(text: pl.Series, written: DateFormat) -> pl.Series:
-    """Convert cleaned text to datetimes without a zone; null for cells that are not dates.
+def parse_dates(text: pl.Series, date_format: DateFormat) -> pl.Series:
+    """Convert cleaned text to datetimes without a time zone; cells that are not dates become null.
 
-    Cells with the year first are read whatever the format.
+    Cells with the year first are always read, whatever the format.
 
     >>> parse_dates(pl.Series(["31.01.2021 12:30", "2021-02-01", "soon"]), DateFormat(DAY_FIRST)).to_list()
     [datetime.datetime(2021, 1, 31, 12, 30), datetime.datetime(2021, 2, 1, 0, 0), None]
     """
-    return read_distinct_cells(text, lambda cells: _parse_dates_as(cells, written))
+    return read_distinct_cells(text, lambda cells: _parse_dates_as(cells, date_format))
 
 
-def _parse_dates_as(text: pl.Series, written: DateFormat) -> pl.Series:
-    times = _parse_ordered_dates(text, YEAR_FIRST, written.zone)
+def _parse_dates_as(text: pl.Series, date_format: DateFormat) -> pl.Series:
+    times = _parse_ordered_dates(text, YEAR_FIRST, date_format.zone)
     is_unread = times.is_null() & text.is_not_null()
-    if is_unread.any() and written.order not in ("", YEAR_FIRST):
+    if is_unread.any() and date_format.order not in ("", YEAR_FIRST):
         return times.scatter(
-            is_unread.arg_true(), _parse_ordered_dates(text.filter(is_unread), written.order, written.zone)
+            is_unread.arg_true(), _parse_ordered_dates(text.filter(is_unread), date_format.order, date_format.zone)
         )
     return times
 
@@ -83,7 +84,7 @@ def _parse_ordered_dates(text: pl.Series, order: str, zone: str) -> pl.Series:
 
 
 def _replace_month_names(text: pl.Series) -> pl.Series:
-    """Replace month names: 5 March 2021 and March 5, 2021 become 2021-3-5."""
+    """Rewrite dates with month names: 5 March 2021 and March 5, 2021 become 2021-3-5."""
     for number, name in enumerate(_MONTHS, start=1):
         text = text.str.replace(_NAMED_MONTH_PATTERNS[0].replace("|".join(_MONTHS), name), f"${{3}}-{number}-${{1}}")
         text = text.str.replace(_NAMED_MONTH_PATTERNS[1].replace("|".join(_MONTHS), name), f"${{3}}-{number}-${{2}}")
@@ -91,7 +92,11 @@ def _replace_month_names(text: pl.Series) -> pl.Series:
 
 
 def _parse_clock_times(clock: pl.Series, half: pl.Series) -> pl.Series:
-    """Convert the time of day to a duration; without a time it is midnight, and an impossible time is null."""
+    """Convert times of day to durations since midnight.
+
+    `clock` has text such as "12:30", and `half` has "am", "pm" or null. A missing time is midnight, and an impossible
+    time is null.
+    """
     parts = clock.str.extract_groups(r"^(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?$").struct.unnest()
     hour, minute, second = (part.cast(pl.Int64).fill_null(0) for part in parts.get_columns()[:3])
     fraction = ("0." + parts.get_columns()[3]).cast(pl.Float64, strict=False).fill_null(0.0)
@@ -105,7 +110,10 @@ def _parse_clock_times(clock: pl.Series, half: pl.Series) -> pl.Series:
 
 
 def _move_to_zone(times: pl.Series, offset: pl.Series, zone: str) -> pl.Series:
-    """Convert times with an offset to the clock of `zone`; leave them unchanged without a zone or an offset."""
+    """Convert times to the local time of `zone`, from the UTC `offset` that was written beside them, such as "+02:00".
+
+    Times without an offset stay unchanged, and so do all times if `zone` is "".
+    """
     if not zone or not offset.is_not_null().any():
         return times
     parts = offset.str.extract_groups(r"^([+-])(\d{2}):?(\d{2})$").struct.unnest()
@@ -118,7 +126,7 @@ def _move_to_zone(times: pl.Series, offset: pl.Series, zone: str) -> pl.Series:
 
 
 def find_date_format(text: pl.Series) -> DateFormat | None:
-    """Return the date format that fits most cells of cleaned text; None if few cells look like dates."""
+    """Return the date format that fits most cells of cleaned text, or None if few cells look like dates."""
     cells = text.drop_nulls().unique(maintain_order=True)
     if cells.is_empty():
         return None
@@ -147,26 +155,32 @@ def _guess_date_format(cells: pl.Series) -> DateFormat:
     return DateFormat(order, "UTC" if is_utc else "", ambiguous)
 
 
-def describe_date_format(name: str, written: DateFormat) -> tuple[str, ...]:
-    """Describe assumptions made to read the dates of a column, in one sentence; empty if there are none."""
-    if not written.ambiguous:
+def describe_date_format(name: str, date_format: DateFormat) -> tuple[str, ...]:
+    """Describe in a sentence how ambiguous dates of the column `name` are read; return an empty tuple if none are."""
+    if not date_format.ambiguous:
         return ()
-    other = "day" if written.order == MONTH_FIRST else "month"
+    other = "day" if date_format.order == MONTH_FIRST else "month"
     return (
-        f"Column {name}: dates such as {written.ambiguous!r} are read with the {written.order}, as no date of the "
-        f"column excludes it; write them as 2024-12-31 if the {other} comes first.",
+        f"Column {name}: dates such as {date_format.ambiguous!r} are read with the {date_format.order}, as no date of "
+        f"the column excludes it; write them as 2024-12-31 if the {other} comes first.",
     )
 
 
 def to_local_times(series: pl.Series, zone: str) -> pl.Series:
-    """Convert dates or datetimes to datetimes without a zone, in local time of `zone` ("" keeps their own)."""
+    """Convert dates or datetimes to datetimes without a time zone, in the local time of `zone`.
+
+    If `zone` is "", the clock times stay as they are.
+    """
     if getattr(series.dtype, "time_zone", None) is not None:
         series = (series.dt.convert_time_zone(zone) if zone else series).dt.replace_time_zone(None)
     return series.cast(pl.Datetime("us"))
 
 
 def extract_date_parts(times: pl.Series, parts: tuple[str, ...], names: list[str]) -> list[pl.Series]:
-    """Convert datetimes to numbers: the day (since 1970), the month, the weekday (1 is Monday), the hour."""
+    """Compute numbers from datetimes: days since 1970, the month, the weekday (1 is Monday) or the hour.
+
+    `parts` says which of these numbers, and `names` are the names of the resulting series.
+    """
     compute = {
         DAY: lambda: times.dt.epoch("us") / 86_400e6,
         MONTH: times.dt.month,

@@ -32,18 +32,21 @@ COMPRESSED = (".gz", ".zst")
 _IN_FOLDERS = (".parquet", ".pq", *TEXT)
 
 
-def check_layout(layout: Layout, name: str, kind: str) -> None:
-    """Raise an `InputError` if files of this extension have no sheets, or no rows above a header."""
-    if layout.sheet is not None and kind not in EXCEL:
+def check_layout(layout: Layout, name: str, extension: str) -> None:
+    """Raise an `InputError` if the layout names a sheet or skips rows, but files of this type have no sheets or header.
+
+    `name` is the name of the file in messages.
+    """
+    if layout.sheet is not None and extension not in EXCEL:
         raise InputError(f"{name} is no workbook with sheets. Leave out `sheet`.")
-    if layout.skip_rows and kind not in (*EXCEL, *TEXT):
+    if layout.skip_rows and extension not in (*EXCEL, *TEXT):
         raise InputError(f"{name} has no rows above its columns. Leave out `skip_rows`.")
 
 
 def get_extension(path: str, to_write: bool = False) -> str:
-    """Return the extension that determines the format, without a compression suffix.
+    """Return the extension that determines the format of a file, without a compression suffix such as ".gz".
 
-    With `to_write`, raise an error for JSON and Excel, which can only be read.
+    With `to_write`, raise an `InputError` for JSON and Excel, which can only be read.
     """
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     if suffixes and suffixes[-1] in COMPRESSED and suffixes[-2:-1] and suffixes[-2] in TEXT:
@@ -61,9 +64,10 @@ def is_pattern(source: str) -> bool:
 
 
 def find_files(sources: Sequence[str]) -> list[Path]:
-    """List the files that paths, folders and patterns such as 'data/*.parquet' stand for, sorted by name within each.
+    """List the files that paths, folders and patterns such as 'data/*.parquet' stand for.
 
-    A folder stands for the Parquet and text files directly inside it, without hidden ones.
+    The files of a folder or pattern are sorted by name. A folder stands for the Parquet and text files directly inside
+    it, without hidden ones.
 
     >>> find_files(["january.csv", "-"])
     [PosixPath('january.csv'), PosixPath('-')]
@@ -86,48 +90,52 @@ def find_files(sources: Sequence[str]) -> list[Path]:
 
 
 @contextmanager
-def explain_read_errors(name: str, how: str) -> Iterator[None]:
-    """Turn errors of polars and the file system into an `InputError` that says which file cannot be read, and why."""
+def explain_read_errors(name: str, as_what: str) -> Iterator[None]:
+    """Within this context, turn errors of polars and the file system into an `InputError` with file and reason.
+
+    The message is "`name` cannot be read `as_what`: ...", where `as_what` is a phrase such as "as a csv file".
+    """
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = str(error).split("\n")[0]
         if "utf-8" in reason:
             reason = "it is not UTF-8 text"
-        raise InputError(f"{name} cannot be read {how}: {reason}.") from None
+        raise InputError(f"{name} cannot be read {as_what}: {reason}.") from None
 
 
 def read_file(source: str, as_text: Iterable[str] = (), layout: Layout = WHOLE_FILE) -> pl.DataFrame:
-    """Read a table from a file into a polars frame; columns in `as_text` keep their digits as written.
+    """Read a table from a file into a polars frame.
 
     `source` is a path, or "-" for CSV from standard input; `layout` says where the table begins in the file. A text
-    column gets a type if all of its cells fit that type, and stays text otherwise.
+    column gets a type if all of its cells fit that type. Otherwise it stays text, as do the columns in `as_text`, whose
+    cells keep leading zeros.
     """
     name = "standard input" if source == STDIN else source
-    kind = ".csv" if source == STDIN else get_extension(source)
-    check_layout(layout, name, kind)
+    extension = ".csv" if source == STDIN else get_extension(source)
+    check_layout(layout, name, extension)
     content = sys.stdin.buffer.read() if source == STDIN else _read_bytes(Path(source))
-    with explain_read_errors(name, f"as a {kind[1:]} file"):
-        frame = _parse_content(content, kind, set(as_text), name, layout)
+    with explain_read_errors(name, f"as a {extension[1:]} file"):
+        frame = _parse_content(content, extension, set(as_text), name, layout)
     if frame.height == 0 or frame.width == 0:
         raise InputError(f"{name} is empty: it has {frame.height} rows and {frame.width} columns.")
     return frame
 
 
-def _parse_content(content: bytes, kind: str, as_text: set[str], name: str, layout: Layout) -> pl.DataFrame:
-    if kind in TEXT:
-        return read_text_table(content, TEXT[kind], name, as_text, layout)
-    if kind in EXCEL:
+def _parse_content(content: bytes, extension: str, as_text: set[str], name: str, layout: Layout) -> pl.DataFrame:
+    if extension in TEXT:
+        return read_text_table(content, TEXT[extension], name, as_text, layout)
+    if extension in EXCEL:
         return infer_column_types(drop_empty_rows(_read_sheet(content, name, layout), name), as_text)
-    if kind == ".json":
+    if extension == ".json":
         return pl.read_json(content, infer_schema_length=None)
-    if kind in JSON:
+    if extension in JSON:
         return pl.read_ndjson(content, infer_schema_length=None)
-    return getattr(pl, BINARY[kind])(content)
+    return getattr(pl, BINARY[extension])(content)
 
 
 def _read_sheet(content: bytes, name: str, layout: Layout) -> pl.DataFrame:
-    """Read one sheet of a workbook."""
+    """Read one sheet of a workbook, whose bytes are `content`; `name` is the name of the file in messages."""
     engine = import_extra("fastexcel", "files")
     try:
         workbook = engine.read_excel(content)
@@ -147,7 +155,10 @@ def _read_sheet(content: bytes, name: str, layout: Layout) -> pl.DataFrame:
 
 
 def describe_other_sheets(path: str, layout: Layout) -> str:
-    """Name the sheets of a workbook of which the first was read by default; "" for other files and choices."""
+    """Return a sentence that names the sheets of a workbook that were not read by default.
+
+    Return "" if there is no other sheet, if the user chose the sheet, or if the file is not a workbook.
+    """
     if layout.sheet is not None or Path(path).suffix.lower() not in EXCEL:
         return ""
     names = import_extra("fastexcel", "files").read_excel(path).sheet_names
@@ -158,7 +169,10 @@ def describe_other_sheets(path: str, layout: Layout) -> str:
 
 
 def _choose_sheet(names: Sequence[str], sheet: str | int | None, workbook: str) -> str:
-    """Return the name of the sheet to read; by default the first, with a warning if there are more."""
+    """Return the name of the sheet to read; by default it is the first, with a warning if there are more.
+
+    `sheet` is the user's choice, a name or a number from 1. `workbook` is the name of the file in messages.
+    """
     if sheet is None:
         if len(names) > 1:
             other = format_argument("sheet", names[1])
@@ -190,7 +204,10 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def check_free(path: Path, overwrite: bool, source: str = STDIN) -> None:
-    """Raise an `InputError` if `path` cannot be written, or is the table `source` itself; called before any work."""
+    """Raise an `InputError` if the file `path` cannot be written, or is the input table `source` itself.
+
+    Call it before any long computation, so that errors come early.
+    """
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a file.")
     if source != STDIN and path.exists() and Path(source).exists() and path.samefile(source):
@@ -210,14 +227,14 @@ def check_output(target: str, overwrite: bool, source: str = STDIN) -> None:
 
 
 def write_file(frame: pl.DataFrame, target: str) -> None:
-    """Write a polars frame in the format of the extension; "-" writes CSV to standard output."""
+    """Write a polars frame in the format of the extension of `target`; "-" writes CSV to standard output."""
     if target == STDIN:
         sys.stdout.write(frame.write_csv())
         return
-    content, kind = io.BytesIO(), get_extension(target, to_write=True)
-    if kind in TEXT:
-        frame.write_csv(content, separator=TEXT[kind] or ",")
-    elif BINARY[kind] == "read_parquet":
+    content, extension = io.BytesIO(), get_extension(target, to_write=True)
+    if extension in TEXT:
+        frame.write_csv(content, separator=TEXT[extension] or ",")
+    elif BINARY[extension] == "read_parquet":
         frame.write_parquet(content)
     else:
         frame.write_ipc(content)

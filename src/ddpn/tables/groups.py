@@ -19,11 +19,11 @@ from ddpn.tables.row_hashes import hash_cells, hash_rows
 def label_groups(
     frame: pl.DataFrame, columns: Sequence[str], missing: Sequence[str], X: pl.DataFrame | None, join_near: bool = True
 ) -> np.ndarray | None:
-    """Label rows so that rows with equal group columns share a label; return None if the table lacks the columns.
+    """Label rows so that rows with equal values of the group columns share a label; None without these columns.
 
-    Labels are hashes of the values, so they agree between tables. A row with a missing value (one of the words
-    `missing`) is a group of its own. If `columns` is `EQUAL_INPUTS`, rows are compared by all model inputs, `X`. With
-    `join_near`, rows whose numbers are nearly equal are one group.
+    Labels are hashes of the values, so they agree between tables. `missing` are the words for missing values. A row
+    with a missing value is a group of its own. If `columns` is the word "equal-inputs", rows with equal model inputs
+    `X` share a label. With `join_near`, rows whose numbers are nearly equal share a label as well.
     """
     if X is not None and is_grouped_by_inputs(columns, frame.columns):
         return label_equal_rows(X, join_near)
@@ -40,18 +40,20 @@ def label_groups(
 
 
 def label_equal_rows(X: pl.DataFrame, join_near: bool = True) -> np.ndarray:
-    """Label the rows of a polars frame: rows with equal cells share a label, and with `join_near` nearly equal rows do.
+    """Label the rows of a polars frame so that rows with equal cells share a label.
 
-    The label is the hash of the cells. In a group of nearly equal rows, it is the smallest of their hashes.
+    The label is the hash of the cells. With `join_near`, nearly equal rows share a label as well, which is the smallest
+    of their hashes.
     """
     labels = hash_rows([hash_cells(series) for series in X.iter_columns()], X.height)
     return _join_near_rows(X, labels) if join_near else labels
 
 
 def _join_near_rows(X: pl.DataFrame, labels: np.ndarray) -> np.ndarray:
-    """Give one label to rows whose numbers are far closer than chance and whose other cells are equal.
+    """Give one label to rows whose continuous numbers are nearly equal and whose other cells are equal.
 
-    Only continuous numbers may differ within a group. If no rows are closer than chance, labels stay unchanged.
+    Nearly equal means far closer than chance explains. If no rows are, labels stay unchanged. Otherwise rows that are
+    joined get the smallest of their labels.
     """
     names = find_continuous_columns(X)
     clumps = find_clumps(scale_points(X, names)) if names else None
@@ -66,7 +68,7 @@ def _join_near_rows(X: pl.DataFrame, labels: np.ndarray) -> np.ndarray:
 
 
 def describe_missing_groups(frame: pl.DataFrame, columns: Sequence[str], missing: Sequence[str]) -> list[str]:
-    """Describe the missing values of group columns, one sentence per column with missing values."""
+    """Describe the missing values of group columns, in one sentence per column that has missing values."""
     counts = {name: _to_clean_text(frame[name], missing).null_count() for name in columns if name in frame.columns}
     return [
         f"Column {name} is missing in {count:,} rows: each of these rows is treated as a group of its own."
@@ -76,13 +78,16 @@ def describe_missing_groups(frame: pl.DataFrame, columns: Sequence[str], missing
 
 
 def _to_clean_text(series: pl.Series, missing: Sequence[str]) -> pl.Series:
-    """Convert cells to text, null where missing."""
+    """Convert cells to text, with null for missing values."""
     cells = series.fill_nan(None) if series.dtype.is_float() else series
     return clean_text(cells.cast(pl.String), missing)
 
 
 def name_interval_groups(values: IntoSeries | ArrayLike, rows: int | None = None) -> np.ndarray:
-    """Name each row's group: 1, 1.0 and "1" have the same name, and missing values are named "missing".
+    """Name the group of each row, within which intervals are calibrated.
+
+    If `rows` is not None, there must be that many values. 1, 1.0 and "1" have the same name, and missing values are
+    named "missing".
 
     >>> name_interval_groups([1, 2.0, None, "b"]).tolist()
     ['1', '2', 'missing', 'b']

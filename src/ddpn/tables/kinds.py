@@ -24,7 +24,10 @@ _MAX_LEVELS_FOR_DOUBT, _MAX_UNREAD_SHARE = 50, 0.01
 
 
 def detect_column(series: pl.Series, missing: tuple[str, ...], as_category: bool) -> TableColumn:
-    """Detect the kind of a column; with `as_category`, numbers become categories."""
+    """Detect the kind of a column and the format of its cells.
+
+    `missing` are the words for missing values. With `as_category`, numbers and booleans become categories.
+    """
     dtype = series.dtype
     if dtype in (pl.Date, pl.Datetime):
         zone = getattr(dtype, "time_zone", None)
@@ -45,48 +48,56 @@ def detect_column(series: pl.Series, missing: tuple[str, ...], as_category: bool
 
 
 def detect_dates(series: pl.Series) -> TableColumn | None:
-    """Return the format of the dates in a column; None if it does not hold dates."""
+    """Return the format of the dates in a column, or None if the column does not hold dates."""
     dtype = series.dtype
     if dtype in (pl.Date, pl.Datetime):
         return detect_column(series, MISSING, as_category=False)
     text = clean_text(series, MISSING)
     cells = text.filter(~looks_missing(text))
-    order = None if cells.is_empty() else find_date_format(cells)
-    if order is None or parse_dates(cells, order).is_not_null().sum() < _MIN_PARSED_SHARE * len(cells):
+    date_format = None if cells.is_empty() else find_date_format(cells)
+    if date_format is None or parse_dates(cells, date_format).is_not_null().sum() < _MIN_PARSED_SHARE * len(cells):
         return None
-    return TableColumn(series.name, Kind.DATE, date=order, notes=describe_date_format(series.name, order))
+    return TableColumn(series.name, Kind.DATE, date=date_format, notes=describe_date_format(series.name, date_format))
 
 
 def _classify_category(cells: pl.Series, notes: tuple[str, ...] = ()) -> TableColumn:
-    """Describe a category. If its levels are numbers, 1.0 and 1 are the same level, unless leading zeros matter."""
+    """Describe a categorical column, in which 1.0 and 1 are the same level if leading zeros do not matter.
+
+    `cells` are its cells without missing ones.
+    """
     numbers = cells.filter(cells.cast(pl.Float64, strict=False).is_not_null())
     is_number = len(numbers) and not are_codes(cells)
     return TableColumn(cells.name, Kind.NUMBER_CATEGORY if is_number else Kind.CATEGORY, notes=notes)
 
 
 def _detect_text_kind(text: pl.Series, cells: pl.Series) -> TableColumn:
-    """Detect the kind of a text column; `cells` are its present (not missing) cells."""
+    """Detect the kind of a text column; `cells` are its cells without missing ones."""
     if cells.is_empty() or are_codes(cells):
         return TableColumn(cells.name, Kind.CATEGORY)
     if cells[0].lower() in BOOLEAN_WORDS and cells.str.to_lowercase().is_in(BOOLEAN_WORDS).all():
         return TableColumn(
             cells.name, Kind.BOOLEAN, notes=_describe_unread_cells(text, cells, cells.is_not_null(), "booleans")
         )
-    written, order, none = find_number_format(cells), find_date_format(cells), cells.is_null()
-    numbers = none if written is None else parse_numbers(cells, written).is_not_null()
+    number_format, date_format, none = find_number_format(cells), find_date_format(cells), cells.is_null()
+    numbers = none if number_format is None else parse_numbers(cells, number_format).is_not_null()
     share = numbers.sum() / len(cells)
     is_number = share >= 1.0 - _MAX_UNREAD_SHARE or (
         share >= _MIN_PARSED_SHARE and cells.n_unique() > _MAX_LEVELS_FOR_DOUBT
     )
-    if written is not None and is_number:
+    if number_format is not None and is_number:
         notes = _describe_unread_cells(text, cells, numbers, "numbers")
         return TableColumn(
-            cells.name, Kind.NUMBER, number=written, notes=(*notes, *_describe_number_text(text, cells, written))
+            cells.name,
+            Kind.NUMBER,
+            number=number_format,
+            notes=(*notes, *_describe_number_text(text, cells, number_format)),
         )
-    dates = none if order is None else parse_dates(cells, order).is_not_null()
-    if order is not None and dates.sum() >= _MIN_PARSED_SHARE * len(cells):
+    dates = none if date_format is None else parse_dates(cells, date_format).is_not_null()
+    if date_format is not None and dates.sum() >= _MIN_PARSED_SHARE * len(cells):
         notes = _describe_unread_cells(text, cells, dates, "dates")
-        return TableColumn(cells.name, Kind.DATE, date=order, notes=(*notes, *describe_date_format(text.name, order)))
+        return TableColumn(
+            cells.name, Kind.DATE, date=date_format, notes=(*notes, *describe_date_format(text.name, date_format))
+        )
     for what, read in (("dates", dates), ("numbers", numbers)):
         if read.sum() >= _MIN_SHARE_TO_MENTION * len(cells):
             mixed = (
@@ -98,21 +109,26 @@ def _detect_text_kind(text: pl.Series, cells: pl.Series) -> TableColumn:
     return _classify_category(cells)
 
 
-def _describe_unread_cells(text: pl.Series, cells: pl.Series, is_read: pl.Series, what: str) -> tuple[str, ...]:
-    """Describe the unreadable cells, if any; `is_read` is a mask of the readable ones among `cells`."""
-    present, count = text.drop_nulls(), int(is_read.sum())
+def _describe_unread_cells(
+    text: pl.Series, cells: pl.Series, is_readable: pl.Series, kind_words: str
+) -> tuple[str, ...]:
+    """Describe in a sentence the cells of a text column that are not read; return an empty tuple if there are none.
+
+    `is_readable` is a mask of the readable ones among `cells`, and `kind_words` says what they are, such as "numbers".
+    """
+    present, count = text.drop_nulls(), int(is_readable.sum())
     lost = len(present) - count
     if not lost:
         return ()
     words = present.filter(looks_missing(present))
-    odd = format_examples(pl.concat([words, cells.filter(~is_read)]))
+    odd = format_examples(pl.concat([words, cells.filter(~is_readable)]))
     verb = "is" if lost == 1 else "are"
-    statement = f"{count:,} of {len(present):,} values are {what}; {lost:,} ({odd}) {verb} treated as missing."
+    statement = f"{count:,} of {len(present):,} values are {kind_words}; {lost:,} ({odd}) {verb} treated as missing."
     return (f"Column {text.name}: {statement}",)
 
 
-def _describe_number_text(text: pl.Series, cells: pl.Series, written: NumberFormat) -> tuple[str, ...]:
-    notes = describe_number_format(text.name, written)
+def _describe_number_text(text: pl.Series, cells: pl.Series, number_format: NumberFormat) -> tuple[str, ...]:
+    notes = describe_number_format(text.name, number_format)
     more = cells.filter(cells.str.contains(OPEN_ENDED))
     if len(more):
         notes = (*notes, f"Column {text.name}: values such as {more[0]!r} are read as {more[0].rstrip(' +')}.")

@@ -1,4 +1,4 @@
-"""The position of a table within a file, and the detection of a title above its header. Imports no polars."""
+"""Where a table begins in a file, and how a title above its header is detected. This module does not import polars."""
 
 import csv
 import re
@@ -25,7 +25,7 @@ class Layout:
     sheet : str or int, optional
         The sheet of a workbook: its name, or its number from 1. Default: the first, with a warning if there are more.
     skip_rows : int, optional
-        Rows of the file above the header. Default: none, and an error if the first row looks like a title.
+        The number of rows above the header. Default: none, and an error if the first row looks like a title.
     """
 
     sheet: str | int | None = None
@@ -41,7 +41,7 @@ WHOLE_FILE = Layout()
 
 
 def find_header(rows: Sequence[Sequence[str | None]]) -> int | None:
-    """Find a header below a title in the first rows of a file; return its position, or None if there is no title.
+    """Return the position of the header among the first rows of a file if there is a title above it, else None.
 
     The header is the first row with words in more than half of the columns. A title stands in a row above the header,
     and begins in the same column or further left. A header whose first cell is empty, as above row numbers, is not a
@@ -63,7 +63,7 @@ def find_header(rows: Sequence[Sequence[str | None]]) -> int | None:
 
 
 def refuse_title(rows: Sequence[Sequence[str | None]], name: str) -> None:
-    """Raise an `InputError` if the header of a table is below a title."""
+    """Raise an `InputError` if the first rows of the file `name` are a title above a header."""
     header = find_header(rows)
     if header is not None:
         skip, keep = format_argument("skip_rows", header), format_argument("skip_rows", 0)
@@ -75,7 +75,10 @@ def refuse_title(rows: Sequence[Sequence[str | None]], name: str) -> None:
 
 
 def check_first_lines(content: bytes, separator: str | None, name: str) -> None:
-    """Raise an `InputError` if the first lines of a text table are a title above a header."""
+    """Raise an `InputError` if the text file `name` begins with a title above a header.
+
+    With `separator=None`, the separator is guessed.
+    """
     lines = content.decode(errors="replace").lstrip("\ufeff").splitlines()[:MAX_ROWS_ABOVE_HEADER]
     with suppress(csv.Error):  # a damaged line is reported where the whole table is read
         tables: list[list[Sequence[str | None]]] = [
@@ -85,5 +88,5 @@ def check_first_lines(content: bytes, separator: str | None, name: str) -> None:
 
 
 def _count_similar_rows(rows: Sequence[Sequence[str | None]]) -> int:
-    """Count the rows with the most frequent number of cells above 1."""
+    """Return how many rows have the most frequent number of cells; rows of one cell are not counted."""
     return max(Counter(len(row) for row in rows if len(row) > 1).values(), default=0)

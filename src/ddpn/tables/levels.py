@@ -1,4 +1,4 @@
-"""Canonical names of levels, the same for every type and spelling of a value.
+"""Canonical names of the levels of categories, the same for every type and spelling of a value.
 
 A level may arrive as 1, 1.0, True, "1" or " 1 ": from CSV, Parquet, pandas (whose integers become floats where a value
 is missing) or an array of objects. Fit and prediction must agree on its name.
@@ -35,7 +35,7 @@ def canonical_level(value: object) -> str:
 
 
 def canonical_number(value: object) -> str:
-    """Return the name of a level in a category of numbers, where text that spells a number is named like the number.
+    """Return the name of a level in a category of numbers, in which text such as "007" has the name of the number.
 
     >>> [canonical_number(value) for value in ("007", "7.0", 7, " 7", "x", True, "-0", "-07", "+0")]
     ['7', '7', '7', '7', 'x', '1', '0', '-7', '0']
@@ -55,7 +55,7 @@ def canonical_number(value: object) -> str:
 
 
 def have_numbers(levels: Iterable[str]) -> bool:
-    """Return True if some levels are numbers and all of these are in canonical form.
+    """Return True if at least one level is a number, and all levels that are numbers have their canonical spelling.
 
     >>> have_numbers(["1", "2.5", "A"]), have_numbers(["1", "007"]), have_numbers(["A"])
     (True, False, False)
@@ -65,10 +65,10 @@ def have_numbers(levels: Iterable[str]) -> bool:
 
 
 def parse_number_level(level: str) -> float | None:
-    """Convert a level to a number; None if it is not one."""
+    """Convert the name of a level to a number; None if it is not a number."""
     return float(level) if NUMBER.fullmatch(level) else None
 
 
 def parse_boolean_level(level: str) -> float | None:
-    """Convert a level to 1 for true and 0 for false; None for other levels."""
+    """Convert the name of a level to 1.0 for true and 0.0 for false; None for other names."""
     return {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(canonical_number(level).lower())

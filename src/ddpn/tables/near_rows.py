@@ -1,4 +1,4 @@
-"""Rows whose numbers are nearly equal: copies with tiny noise, or repeated measurements of one place.
+"""Find rows whose numbers are nearly equal: copies with tiny noise, or repeated measurements of one place.
 
 Rows are near if they are far closer to each other than the density of the table explains. The distance to the k-th
 neighbour measures the density around a row, and how the distance grows from the k-th to the 2k-th neighbour measures
@@ -55,9 +55,9 @@ def find_continuous_columns(X: pl.DataFrame) -> list[str]:
 
 
 def scale_points(X: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
-    """Scale columns of numbers by their interquartile range, with missing values set to a distant position.
+    """Return columns of numbers as a matrix, each divided by its interquartile range. Shape: (rows, columns).
 
-    Shape: (rows, columns).
+    Missing values get a distant position.
     """
     points = np.empty((X.height, len(names)))
     for column, name in enumerate(names):
@@ -83,8 +83,11 @@ def find_clumps(points: np.ndarray) -> np.ndarray | None:
     return None
 
 
-def _link_near_points(points: np.ndarray, neighbours: int) -> np.ndarray | None:
-    """Link near points, measuring the density with `neighbours` neighbours; return clump numbers, or None."""
+def _link_near_points(points: np.ndarray, k: int) -> np.ndarray | None:
+    """Connect near points to clumps; return the clump number of each point, or None if too few points are near others.
+
+    The distance to the `k`-th nearest neighbour measures the density around a point.
+    """
     from scipy.sparse import coo_matrix  # slow to import
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import KDTree
@@ -92,10 +95,10 @@ def _link_near_points(points: np.ndarray, neighbours: int) -> np.ndarray | None:
     tree = KDTree(points)
     # Most tables have no clumps. A sample of the points shows that in much less time.
     some = points[:: max(1, len(points) // _FIRST_POINTS)]
-    ratios, share, _ = _measure_neighbours(tree, some, neighbours)
+    ratios, share, _ = _measure_neighbours(tree, some, k)
     if (ratios[:, 0] <= share).mean() < _MIN_FIRST_NEAR:
         return None
-    ratios, share, positions = _measure_neighbours(tree, points, neighbours)
+    ratios, share, positions = _measure_neighbours(tree, points, k)
     if (ratios[:, 0] <= share).mean() < _MIN_NEAR:
         return None
     first, column = np.nonzero(ratios <= _widen_to_gap(ratios, share))
@@ -104,26 +107,30 @@ def _link_near_points(points: np.ndarray, neighbours: int) -> np.ndarray | None:
     return clumps
 
 
-def _measure_neighbours(tree: "KDTree", points: np.ndarray, neighbours: int) -> tuple[np.ndarray, float, np.ndarray]:
-    """Measure the nearest neighbours of points in a tree that contains them.
+def _measure_neighbours(tree: "KDTree", points: np.ndarray, k: int) -> tuple[np.ndarray, float, np.ndarray]:
+    """Measure the distances of points to their nearest neighbours in a tree that contains the points.
 
-    Returns three things: the distances to the nearest neighbours, as shares of the distance to a later neighbour; the
-    largest share that counts as near; and the positions of the neighbours.
+    Return three things: the distances, relative to the distance of the `k`-th nearest neighbour; the largest relative
+    distance that counts as near; and the positions of the neighbours.
     """
-    linked = min(neighbours, _NEIGHBOURS)
-    numbers = [*range(2, linked + 2), neighbours + 1, min(2 * neighbours + 1, tree.n)]  # the first is the point
+    linked = min(k, _NEIGHBOURS)
+    numbers = [*range(2, linked + 2), k + 1, min(2 * k + 1, tree.n)]  # the first is the point
     distances, positions = tree.query(points, k=numbers)
     around, wide = distances[:, -2], distances[:, -1]
     growth = float(np.median(np.log(np.maximum(wide, 1e-300) / np.maximum(around, 1e-300))))
     dimension = np.clip(np.log(2.0) / max(growth, 1e-9), 1.0, points.shape[1])
-    share = min(_MAX_SHARE, float((_MAX_CHANCE / (neighbours - 1)) ** (1.0 / dimension)))
+    share = min(_MAX_SHARE, float((_MAX_CHANCE / (k - 1)) ** (1.0 / dimension)))
     return distances[:, :linked] / np.maximum(around, 1e-300)[:, None], share, positions
 
 
 def _widen_to_gap(ratios: np.ndarray, share: float) -> float:
-    """Increase the distance limit `share` until a further step adds the fewest neighbours: the gap around clumps."""
+    """Increase the relative distance `share` that counts as near until it lies in the gap around clumps.
+
+    That is the distance at which a further increase adds the fewest neighbours. `ratios` has the relative distances of
+    all points to their neighbours.
+    """
     shares = share * _GAP_STEP ** np.arange(max(3, 1 + int(np.log(_MAX_GAP / share) / np.log(_GAP_STEP))))
-    numbers = np.array([(ratios <= one).mean() for one in shares])
+    numbers = np.array([(ratios <= candidate).mean() for candidate in shares])
     return float(shares[1 + (numbers[2:] - numbers[:-2]).argmin()])
 
 
@@ -139,9 +146,9 @@ _MIN_TOGETHER, _NEAR_RANKS, _NEAR_SHARE = 0.15, 5, 0.005
 def find_columns_with_near_rows(X: pl.DataFrame) -> list[tuple[str, ...]]:
     """Return sets of continuous columns in which rows may be near each other, to search them for groups of rows.
 
-    In such a set, rows that are adjacent when sorted by one column are mostly near in the other columns as well:
-    longitude and latitude, or smooth functions of each other. The last set has all columns: copies of a row with more
-    noise have other neighbours in every single column, but are near in all of them together.
+    In such a set, rows that are adjacent when sorted by one column are mostly near in the other columns as well, as for
+    longitude and latitude, or smooth functions of each other. The last set has all continuous columns: copies of a row
+    with more noise have other neighbours in every single column, but are near in all of them together.
     """
     names = find_continuous_columns(X)[:_MAX_COLUMNS]
     if len(names) < 2:

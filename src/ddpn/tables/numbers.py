@@ -1,4 +1,4 @@
-"""Numbers in text: thousands separators, decimal commas, currencies, units, brackets, and "5+" for 5 or more."""
+"""Parse numbers in text, with thousands separators, decimal commas, currencies, units, brackets, or a final "+"."""
 
 import re
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ _MIN_LEADING_ZERO_SHARE = 0.05
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """The format of the numbers in a text column: the decimal sign, and a unit.
+    """How numbers are written in a text column: the decimal sign and the unit.
 
-    `decimal` is "" if the column was not text in fit; the format of later text is then guessed again. `ambiguous` is a
-    cell such as "1,234" if no cell shows whether its comma is a decimal sign. `integers` is True if all values in fit
-    were integers: the points of a later 31.287 are then thousands separators.
+    `decimal` is "" if the column was not text in fit; the format of later text is then guessed again. `ambiguous` is an
+    example such as "1,234" if no cell of the column shows whether its comma is a decimal sign, and "" otherwise.
+    `integers` is True if all values in fit were integers: the point in 31.287 is then a thousands separator.
     """
 
     decimal: str = ""
@@ -49,7 +49,10 @@ PLAIN = NumberFormat(".")
 
 
 def _build_number_pattern(decimal: str, unit: str) -> str:
-    """Build the regular expression of a whole cell: signed, in brackets, or with a minus at its end."""
+    """Return the regular expression of a cell that holds a number, which may be signed or in brackets.
+
+    `decimal` is the decimal sign, and `unit` is a pattern of the unit before or after the number.
+    """
     before, after = (rf"(?:{unit}\s*)?", rf"(?:\s*{unit})?") if unit else ("", "")
     number = _DIGITS[decimal] + _EXPONENT
     return (
@@ -58,8 +61,8 @@ def _build_number_pattern(decimal: str, unit: str) -> str:
     )
 
 
-def parse_numbers(text: pl.Series, written: NumberFormat) -> pl.Series:
-    """Convert cleaned text to float64; null where a cell is not a finite number in this format.
+def parse_numbers(text: pl.Series, number_format: NumberFormat) -> pl.Series:
+    """Convert cleaned text to float64; cells that are not finite numbers in this format become null.
 
     >>> parse_numbers(pl.Series(["1,234", "(5)", "3 kg", "4 lb"]), NumberFormat(".", unit="kg")).to_list()
     [1234.0, -5.0, 3.0, None]
@@ -67,22 +70,24 @@ def parse_numbers(text: pl.Series, written: NumberFormat) -> pl.Series:
     [4.0, 5.0]
     """
     numbers = text.cast(pl.Float64, strict=False)
-    if written.decimal == ",":
+    if number_format.decimal == ",":
         # With decimal commas, 1.234 means 1234, so only cells of digits alone are converted directly.
         numbers = numbers.set(~text.str.contains(r"^[+-]?[0-9]+$").fill_null(False), None)
     is_unread = numbers.is_null() & text.is_not_null()
     if is_unread.any():
-        others = read_distinct_cells(text.filter(is_unread), lambda cells: _parse_formatted_numbers(cells, written))
+        others = read_distinct_cells(
+            text.filter(is_unread), lambda cells: _parse_formatted_numbers(cells, number_format)
+        )
         numbers = numbers.scatter(is_unread.arg_true(), others)
     return numbers.set(~numbers.is_finite().fill_null(True), None).alias(text.name)
 
 
-def _parse_formatted_numbers(text: pl.Series, written: NumberFormat) -> pl.Series:
+def _parse_formatted_numbers(text: pl.Series, number_format: NumberFormat) -> pl.Series:
     """Convert cells that polars cannot read as numbers, such as "1,234" or "(5)"."""
     plain = _to_ascii(text).str.replace(OPEN_ENDED, "${1}")
-    is_valid = plain.str.contains(_build_number_pattern(written.decimal, re.escape(written.unit)))
+    is_valid = plain.str.contains(_build_number_pattern(number_format.decimal, re.escape(number_format.unit)))
     core = plain.set(~is_valid, None).str.extract(_CORE, 1).str.replace_all("[ ']", "")
-    if written.decimal == ",":
+    if number_format.decimal == ",":
         core = core.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
     else:
         core = core.str.replace_all(",", "", literal=True)
@@ -98,7 +103,7 @@ def _to_ascii(text: pl.Series) -> pl.Series:
 
 
 def find_number_format(text: pl.Series) -> NumberFormat | None:
-    """Return the number format that fits most cells of cleaned text; None if few cells look like numbers."""
+    """Return the number format that fits most cells of cleaned text, or None if few cells look like numbers."""
     cells = text.drop_nulls()
     if cells.is_empty() or not cells.cast(pl.Float64, strict=False).null_count():
         return PLAIN
@@ -122,18 +127,18 @@ def _guess_number_format(some: pl.Series) -> NumberFormat | None:
     return NumberFormat(decimal, unit, unsure[0] if is_ambiguous else "")
 
 
-def describe_number_format(name: str, written: NumberFormat) -> tuple[str, ...]:
-    """Describe assumptions made to read the numbers of a column, in one sentence; empty if there are none."""
-    if written.ambiguous:
-        meaning = "a decimal comma" if written.decimal == "," else "a thousands separator"
-        return (f"Column {name}: the comma in values such as {written.ambiguous!r} is read as {meaning}.",)
-    if written.unit:
-        return (f"Column {name}: values with {written.unit!r} are read as numbers without it.",)
+def describe_number_format(name: str, number_format: NumberFormat) -> tuple[str, ...]:
+    """Describe in a sentence the assumptions made to read the numbers of the column `name`, if there are any."""
+    if number_format.ambiguous:
+        meaning = "a decimal comma" if number_format.decimal == "," else "a thousands separator"
+        return (f"Column {name}: the comma in values such as {number_format.ambiguous!r} is read as {meaning}.",)
+    if number_format.unit:
+        return (f"Column {name}: values with {number_format.unit!r} are read as numbers without it.",)
     return ()
 
 
 def has_grouped_points(text: pl.Series) -> bool:
-    """Return True if cleaned text holds integers with points as thousands separators.
+    """Return True if cleaned text holds only integers, some of them with points as thousands separators.
 
     >>> has_grouped_points(pl.Series(["31.287", "-4", None])), has_grouped_points(pl.Series(["31.287", "4.5"]))
     (True, False)

@@ -1,4 +1,4 @@
-"""Read tables of any library as columns of numbers, booleans and levels.
+"""Convert tables of any library to a `ColumnTable` of numbers, booleans and categories.
 
 Frames of pandas, polars and pyarrow are read by narwhals, which requires none of them. Arrays of numbers are checked by
 scikit-learn, so that messages and `n_features_in_` are the same as in any scikit-learn estimator.
@@ -35,24 +35,28 @@ _DERIVE_NUMBERS = "Derive numbers from it, such as the month or the days since a
 
 
 def read_table(X: TableLike, estimator: type[BaseEstimator] = BaseEstimator) -> ColumnTable:
-    """Read the table of a fit, and detect the kinds of its columns from their types or cells.
+    """Convert the table of a fit, and detect the kinds of its columns from their types or cells.
 
     Parameters
     ----------
     X : table
-        An array, a data frame, a sparse matrix or lists; a `ColumnTable` is returned as it is.
+        An array, a data frame, a sparse matrix or lists; a `ColumnTable` is returned unchanged.
     estimator : type of estimator
-        The class that scikit-learn names in its messages.
+        The class whose name appears in scikit-learn's messages.
     """
     return X if isinstance(X, ColumnTable) else _read(estimator(), X, is_first=True)
 
 
 class Model(BaseEstimator):
-    """A reader of later tables, named as scikit-learn's messages about them are to call the model."""
+    """A placeholder estimator, by which scikit-learn checks new tables. Its messages contain the name of the class."""
 
 
 def read_later_table(X: TableLike, names: Sequence[str], is_named: bool) -> ColumnTable:
-    """Read a table after fit: sort its columns by `names`, and detect their kinds from its own cells."""
+    """Convert a table that is passed after fit, with its columns in the order of `names`.
+
+    The kinds of the columns are detected from the cells of this table. `is_named` is False if the names are x0, x1, ...
+    because the table of the fit had none.
+    """
     labels = get_row_labels(X)
     with label_row_errors(labels):
         columns = _read_few_rows(list(names), X) if is_named else None
@@ -64,7 +68,7 @@ def read_later_table(X: TableLike, names: Sequence[str], is_named: bool) -> Colu
 
 
 def set_names(estimator: BaseEstimator, names: Sequence[str], is_named: bool) -> None:
-    """Set `n_features_in_` and, for named columns, `feature_names_in_`, as in scikit-learn."""
+    """Set `n_features_in_` of an estimator and, if columns are named, `feature_names_in_`, as scikit-learn does."""
     estimator.n_features_in_ = len(names)
     if is_named:
         estimator.feature_names_in_ = np.array(names, dtype=object)
@@ -73,7 +77,7 @@ def set_names(estimator: BaseEstimator, names: Sequence[str], is_named: bool) ->
 
 
 def _read(reader: BaseEstimator, X: TableLike, is_first: bool) -> ColumnTable:
-    """Read a table. The table of a fit sets the reader's column names; later tables are checked against these names."""
+    """Convert a table. If it is the first table (that of a fit), set the reader's column names, else check them."""
     labels = get_row_labels(X)
     with label_row_errors(labels):
         columns = _read_columns(reader, X, is_first)
@@ -105,9 +109,9 @@ def _read_columns(reader: BaseEstimator, X: TableLike, is_first: bool) -> list[C
 
 
 def _read_few_rows(names: Sequence[str], X: TableLike) -> list[Column] | None:
-    """Read a data frame of a few rows cell by cell; return None for longer tables and for other columns than `names`.
+    """Convert a data frame of a few rows cell by cell; return None for longer tables and for other column names.
 
-    For one row, a conversion by the data frame library takes longer than the rest of a prediction.
+    For one row, a conversion by the data frame library takes longer than all other steps of a prediction.
     """
     frame = _extract_few_cells(X)
     if frame is None or frame[0] != names:
@@ -125,7 +129,7 @@ def _read_few_rows(names: Sequence[str], X: TableLike) -> list[Column] | None:
 
 
 def _extract_few_cells(X: Any) -> tuple[list[str], list[Kind], list[list[object]]] | None:
-    """Return names, kinds and cells of the columns of a short frame; None if a column type is not supported."""
+    """Return names, kinds and cells of the columns of a short frame; None for other tables and unsupported types."""
     library = type(X).__module__.partition(".")[0]
     if (
         library not in ("polars", "pandas")
@@ -197,7 +201,10 @@ def _reorder_columns(frame: nw.DataFrame[IntoDataFrame], names: list[str]) -> nw
 
 
 def check_names(names: Sequence[str], fitted: Sequence[str]) -> None:
-    """Raise an `InputError` unless a table has the columns of fit, in any order."""
+    """Raise an `InputError` unless a table has the columns of the fit, in any order.
+
+    `names` are the columns of the table, and `fitted` those of the fit.
+    """
     missing, extra = set(fitted) - set(names), set(names) - set(fitted)
     if missing or extra:
         absent, new = [name for name in fitted if name in missing], [name for name in names if name in extra]
@@ -232,7 +239,7 @@ def _read_series(name: str, series: nw.Series[IntoSeries]) -> Column:
 
 
 def _read_text(name: str, series: nw.Series[IntoSeries]) -> Column:
-    """Encode text by the frame's own library: a Python loop over a million rows is slow."""
+    """Convert a text series to a categorical column, by methods of its own library, which are fast."""
     present = series.drop_nulls()
     levels = present.unique(maintain_order=True).to_list()
     codes = np.full(len(series), -1)
@@ -244,14 +251,17 @@ def _read_text(name: str, series: nw.Series[IntoSeries]) -> Column:
 
 
 def name_levels(levels: Iterable[object], name_level: Callable[[object], str]) -> tuple[np.ndarray, Levels]:
-    """Return the distinct names of levels, and the position of each level's name among them."""
+    """Give names to values; return the position of each value's name among the distinct names, and these names.
+
+    `name_level` returns the name of a value.
+    """
     index: dict[str, int] = {}
     positions = [index.setdefault(name_level(level), len(index)) for level in levels]
     return np.array(positions, dtype=np.int64), Levels(index)
 
 
 def _read_cells(name: str, cells: np.ndarray) -> Column:
-    """Read a column of a numpy array by its dtype, or by its values if the dtype is object."""
+    """Convert a column of a NumPy array by its dtype or, for objects, by the types of its values."""
     if cells.dtype.kind == "b":
         return Column(name, Kind.BOOLEAN, cells.astype(np.float64))
     if cells.dtype.kind == "S":

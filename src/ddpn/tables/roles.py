@@ -31,10 +31,11 @@ _MAX_SENTENCES = 20
 class Roles:
     """The role of each column of a table, decided in fit and saved with the model.
 
-    `missing` are the words for "no value", and `formats` the number formats of columns that are not features. `groups`
-    is the column of groups within which intervals are calibrated, and `upper` the column of upper bounds; both may also
-    be features. `censored` is the column that marks right-censored counts. `group` are the columns that say which rows
-    belong together; predictions do not need them. The target is unknown if the model was saved in Python.
+    `target`, `exposure` and `weight` name columns. `columns` describes the features and the columns that are left out.
+    `missing` are the words for missing values, and `formats` the number formats of columns that are not features.
+    `groups` is the column of groups within which intervals are calibrated, and `upper` the column of upper bounds; both
+    may also be features. `censored` is the column that marks right-censored counts. `group` are the columns that say
+    which rows belong together; predictions do not need them. `target` is None if the model was saved in Python.
     """
 
     target: str | None
@@ -82,30 +83,30 @@ class Roles:
     # Reading a table by its roles -------------------------------------------------------------------------------------
 
     def parse(self, frame: pl.DataFrame, report: Callable[[str], None] | None = None) -> ColumnTable:
-        """Parse the features, each as the kind it had in fit, and ignore all other columns.
+        """Convert the features of a table, each to the kind it had in fit, and ignore all other columns.
 
-        Unreadable cells become missing. `report` receives a sentence about each column with such cells; the default
-        shows it as a warning.
+        Unreadable cells become missing. `report` is called with a sentence about each column that has such cells; by
+        default, the sentence is shown as a warning.
         """
         present = set(frame.columns)
         columns, sentences = list[Column](), list[str]()
         for column in self.features:
             if column.name not in present:
                 check_column(column.name, frame.columns, "needed by the model", InputError)
-            parsed, odd, notes = column.parse(frame[column.name], self.missing)
+            parsed, unreadable, notes = column.parse(frame[column.name], self.missing)
             columns += parsed
             sentences += notes
-            if len(odd):
-                count = f"{len(odd):,} of {frame.height:,} values"
+            if len(unreadable):
+                count = f"{len(unreadable):,} of {frame.height:,} values"
                 sentences.append(
                     f"Column {column.name}: {count} are not {column.kind.words} as in fit "
-                    f"({format_examples(odd)}) and are treated as missing."
+                    f"({format_examples(unreadable)}) and are treated as missing."
                 )
         report_all(sentences, report)
         return ColumnTable(columns)
 
     def parse_times(self, frame: pl.DataFrame, name: str | None) -> pl.DataFrame:
-        """Return the table with its time column, if that is text, converted to datetimes or numbers."""
+        """Return the table with its time column `name` converted to datetimes or numbers, if that column is text."""
         if name is None:
             return frame
         column = next(
@@ -121,20 +122,22 @@ class Roles:
         fractional: str = "error",
         report: Callable[[str], None] | None = None,
         counts: CountRange | None = None,
-        first: int | None = None,
+        rows_before: int | None = None,
     ) -> CountRows:
-        """Read the features, counts, weights and exposures of all rows with a target, labelled by row numbers from 1.
+        """Read the features, counts, weights and exposures of all rows with a target. Row numbers become their labels.
 
         If the table has no weight column, every row has weight 1. Without a censoring column, no count is censored, and
         without group columns there are no groups. `fractional` ("error" or "round") applies to counts that are not
-        integers. `report` receives a sentence about each column with unreadable cells; the default shows it as a
-        warning. `counts` is the range of
-        possible counts. For a block of a file, `first` is the number of rows before the block.
+        integers. `counts` is the range of possible counts. For a block of a file, `rows_before` is the number of rows
+        before the block, so that row numbers are those of the file.
+
+        Unreadable cells become missing. `report` is called with a sentence about each column that has such cells; by
+        default, the sentence is shown as a warning.
         """
         if self.target is None:
             raise InputError("The model was saved in Python and does not know its target. Name it with `target`.")
         check_column(self.target, frame.columns, "target", InputError)
-        labels = (first or 0) + np.arange(1, frame.height + 1)
+        labels = (rows_before or 0) + np.arange(1, frame.height + 1)
         y = self._read_numbers(frame, self.target, "target", labels)
         has_target = ~np.isnan(y)
         if not has_target.any():
@@ -148,7 +151,7 @@ class Roles:
         rows = CountRows.from_checked(
             X,
             y,
-            weight=self._read_vector(frame, "weight", labels, first is not None)
+            weight=self._read_vector(frame, "weight", labels, rows_before is not None)
             if self.weight in frame.columns
             else None,
             exposure=self._read_vector(frame, "exposure", labels),
@@ -164,43 +167,58 @@ class Roles:
     def label_groups(
         self, frame: pl.DataFrame, X: ColumnTable | None = None, join_near: bool = True
     ) -> np.ndarray | None:
-        """Label each row's group, as `ddpn.tables.groups.label_groups` does; `X` is the result of `parse`."""
+        """Label each row's group, as `ddpn.tables.groups.label_groups` does; None if there are no groups.
+
+        `X` is the result of `parse`. Without it, the table is parsed if labels depend on the features.
+        """
         inputs = None
         if is_grouped_by_inputs(self.group, frame.columns):
             inputs = (self.parse(frame, report=lambda sentence: None) if X is None else X).to_polars()
         return label_groups(frame, self.group, self.missing, inputs, join_near)
 
-    def find_rows_with_target(self, frame: pl.DataFrame, first: int = 0) -> np.ndarray:
-        """Return a mask of the rows that have a target; `first` is the number of rows before the table."""
+    def find_rows_with_target(self, frame: pl.DataFrame, rows_before: int = 0) -> np.ndarray:
+        """Return a mask of the rows that have a target.
+
+        Errors count rows from `rows_before`, the number of rows before the table in its file.
+        """
         name = check_column(str(self.target), frame.columns, "target", InputError)
-        return ~np.isnan(self._read_numbers(frame, name, "target", first + np.arange(1, frame.height + 1)))
+        return ~np.isnan(self._read_numbers(frame, name, "target", rows_before + np.arange(1, frame.height + 1)))
 
     def describe_rows_without_target(self, rows: int) -> list[str]:
-        """Describe in a sentence how many rows lack a target and are left out; "" if none."""
+        """Return a list with a sentence that `rows` rows without a target were left out; empty if `rows` is 0."""
         were = "1 row {} was" if rows == 1 else f"{rows:,} rows {{}} were"
         return [f"{were.format(f'without a value of {self.target!r}')} left out."] if rows else []
 
     def read_interval_groups(self, frame: pl.DataFrame) -> np.ndarray | None:
-        """Read the name of each row's group; None if intervals are not calibrated by group."""
+        """Return the name of each row's interval group, or None if intervals are not calibrated by group."""
         if self.groups is None:
             return None
         return name_interval_groups(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
 
-    def read_exposure(self, frame: pl.DataFrame, first: int = 0) -> np.ndarray | None:
-        """Read the exposures; None if the model has none. `first` is the number of rows before the table."""
-        return self._read_vector(frame, "exposure", first + np.arange(1, frame.height + 1))
+    def read_exposure(self, frame: pl.DataFrame, rows_before: int = 0) -> np.ndarray | None:
+        """Return the exposure of each row, or None if the model has no exposure.
 
-    def read_upper(self, frame: pl.DataFrame, first: int = 0) -> np.ndarray | None:
-        """Read the upper bounds; None if the model has none. `first` is the number of rows before the table."""
-        return self._read_vector(frame, "upper", first + np.arange(1, frame.height + 1))
+        Errors count rows from `rows_before`, the number of rows before the table in its file.
+        """
+        return self._read_vector(frame, "exposure", rows_before + np.arange(1, frame.height + 1))
+
+    def read_upper(self, frame: pl.DataFrame, rows_before: int = 0) -> np.ndarray | None:
+        """Return the upper bound of each row, or None if the model has none.
+
+        Errors count rows from `rows_before`, the number of rows before the table in its file.
+        """
+        return self._read_vector(frame, "upper", rows_before + np.arange(1, frame.height + 1))
 
     def _read_censored(self, frame: pl.DataFrame, labels: np.ndarray) -> np.ndarray | None:
-        """Read a mask of the right-censored counts; None if the table has no column for it."""
+        """Return a mask of the right-censored counts, or None if the table has no censoring column.
+
+        Errors list rows by `labels`.
+        """
         if self.censored is None or self.censored not in frame.columns:
             return None
         argument = Argument("censored", self.censored)
-        values, odd, _ = to_booleans(frame[self.censored], self.missing, argument)
-        if len(odd) or values.null_count():
+        values, unreadable, _ = to_booleans(frame[self.censored], self.missing, argument)
+        if len(unreadable) or values.null_count():
             rows = select_labels(values.is_null().to_numpy(), labels)
             raise InputError(argument=argument, must="say true or false in every row", got="neither", rows=rows)
         return values.to_numpy().astype(bool)
@@ -208,7 +226,10 @@ class Roles:
     def _read_vector(
         self, frame: pl.DataFrame, role: str, labels: np.ndarray, allow_all_zero: bool = False
     ) -> np.ndarray | None:
-        """Read the column of a role as numbers; None if no column has the role."""
+        """Return the column of a role, such as "weight", as validated numbers; None if no column has the role.
+
+        All numbers may be 0 only if `allow_all_zero` is True or the role is "upper". Errors list rows by `labels`.
+        """
         column, argument = getattr(self, role), _ARGUMENTS.get(role, role)
         if column is None:
             return None
@@ -224,25 +245,31 @@ class Roles:
         )
 
     def _read_numbers(self, frame: pl.DataFrame, name: str, role: str, labels: np.ndarray) -> np.ndarray:
-        """Read the column of a role as float64, NaN where missing; raise an error for cells that are not numbers."""
-        series, what = frame[name], Argument(role, name)
+        """Return the column `name` as float64, with NaN for missing values; raise an `InputError` for other text.
+
+        Errors mention the column's `role` and list rows by `labels`.
+        """
+        series, argument = frame[name], Argument(role, name)
         if series.dtype.is_float():
             # The check of the role reports infinite values, with their rows.
             series = series.fill_nan(None)
             if series.is_infinite().any():
                 return series.cast(pl.Float64).to_numpy().astype(np.float64)
-        numbers, odd, _ = to_numbers(series, self.formats.get(name, NumberFormat()), self.missing, what)
-        if len(odd):
+        numbers, unreadable, _ = to_numbers(series, self.formats.get(name, NumberFormat()), self.missing, argument)
+        if len(unreadable):
             text = clean_text(series, self.missing)
             bad = numbers.is_null() & ~looks_missing(text)
             if bad.any():
                 got, rows = repr(text.filter(bad)[0]), select_labels(bad.to_numpy(), labels)
-                raise InputError(argument=what, must="hold numbers", got=got, rows=rows)
+                raise InputError(argument=argument, must="hold numbers", got=got, rows=rows)
         return numbers.to_numpy().astype(np.float64)
 
 
 def report_all(sentences: list[str], report: Callable[[str], None] | None) -> None:
-    """Report the first sentences one by one, and then the number of other columns; the default shows warnings."""
+    """Report sentences about columns one by one; after the first 20, only report how many more there are.
+
+    Without `report`, sentences are shown as warnings.
+    """
     unreported = len(sentences) - _MAX_SENTENCES
     if unreported > 0:
         sentences = [*sentences[:_MAX_SENTENCES], f"{unreported:,} more columns have such cells."]

@@ -1,4 +1,4 @@
-"""Draw rows of a long table that represent all of them, by one rule for scores, reports and checks.
+"""Draw rows that represent a long table, in the same way for scores, reports and checks.
 
 A table of up to `MAX_ROWS` rows is used whole. From a larger table, `MAX_ROWS` rows are drawn:
 
@@ -37,7 +37,7 @@ _TABLE_PARTS = 20
 
 @dataclass(frozen=True, eq=False)
 class RowDraw:
-    """Rows that were drawn from a table, or all of its rows.
+    """Rows that were drawn from a table, or all of its rows if it is small.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class RowDraw:
         return len(self.positions)
 
     def take(self, sample: CountRows) -> CountRows:
-        """Return the drawn rows of a sample, with the weights of the draw.
+        """Return the drawn rows, with the weights of the draw.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ def draw_rows(
     rows : int
         The number of rows of the table.
     max_rows : int or None
-        The most rows to draw; None uses all rows.
+        The largest number of rows to draw. None uses all rows.
     y : array, optional
         The counts.
     weight : array, optional
@@ -117,19 +117,22 @@ def draw_rows(
     )
 
 
-def _find_certain_rows(weight: np.ndarray, number: int) -> tuple[np.ndarray, float]:
-    """Find the rows that are always drawn; return a mask, and the weight that each other drawn row stands for."""
+def _find_certain_rows(weight: np.ndarray, n_draws: int) -> tuple[np.ndarray, float]:
+    """Find the rows whose weight is so large that they are always drawn, among `n_draws` rows.
+
+    Return a mask of these rows, and the weight that each other drawn row stands for.
+    """
     is_certain = np.zeros(len(weight), dtype=bool)
     while True:
-        step = float(weight[~is_certain].sum()) / (number - int(is_certain.sum()))
+        step = float(weight[~is_certain].sum()) / (n_draws - int(is_certain.sum()))
         more = ~is_certain & (weight >= step)
-        if not more.any() or int((is_certain | more).sum()) >= number:
+        if not more.any() or int((is_certain | more).sum()) >= n_draws:
             return is_certain, step
         is_certain |= more
 
 
 def draw_sample(sample: CountRows, max_rows: int | None = MAX_ROWS, seed: int = SEED) -> RowDraw:
-    """Draw rows of a sample, spread over its counts.
+    """Draw rows in proportion to their weights, spread over their counts. See `draw_rows`.
 
     Parameters
     ----------
@@ -142,7 +145,9 @@ def draw_sample(sample: CountRows, max_rows: int | None = MAX_ROWS, seed: int = 
 
 
 def describe_draw(start: str, rows: int, total: int) -> str:
-    """Describe in a sentence which rows were drawn; "" if all rows are used.
+    """Describe in a sentence how many rows were drawn at random; return "" if all rows are used.
+
+    The sentence begins with `start`.
 
     >>> describe_draw("Scores are of", 20_000, 100_000)
     'Scores are of 20,000 of 100,000 rows, drawn at random (seed 0).'
@@ -153,7 +158,7 @@ def describe_draw(start: str, rows: int, total: int) -> str:
 
 
 def format_drawn_rows(rows: int, total: int, noun: str = "row") -> str:
-    """Format the number of drawn rows and of all rows.
+    """Format the number of drawn rows and of all rows as a phrase.
 
     >>> format_drawn_rows(20_000, 100_000, "test row"), format_drawn_rows(500, 500)
     ('20,000 of 100,000 test rows, drawn at random (seed 0)', '500 rows')
@@ -162,7 +167,9 @@ def format_drawn_rows(rows: int, total: int, noun: str = "row") -> str:
 
 
 def draw_to_json(rows: int, total: int) -> JsonObject:
-    """Return the numbers of rows and the seed of a draw for JSON; the seed is None if all rows are used.
+    """Return the number of drawn rows, the number of all rows and the seed as JSON.
+
+    The seed is None if all rows are used.
 
     >>> draw_to_json(20_000, 100_000)
     {'rows': 20000, 'of': 100000, 'seed': 0}
@@ -171,7 +178,7 @@ def draw_to_json(rows: int, total: int) -> JsonObject:
 
 
 def check_max_rows(value: object) -> int | None:
-    """Check the largest number of rows to draw, None for all rows; raise a `ConfigError` for other values."""
+    """Validate the largest number of rows to draw, None for all rows; raise a `ConfigError` for other values."""
     return None if value is None else check_integer("max_rows", value, MIN_MAX_ROWS)
 
 

@@ -15,9 +15,9 @@ MISSING_TEXT = "\0"
 
 
 def hash_rows(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    """Combine the hashes of cells into a hash per row. Shape: (rows,), uint64.
+    """Combine the hashes of cells, one array per column, into a hash per row. Shape: (rows,), uint64.
 
-    The order of the columns matters.
+    The result depends on the order of the columns.
     """
     hashes = np.zeros(rows, dtype=np.uint64)
     for codes in columns:
@@ -26,7 +26,7 @@ def hash_rows(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
 
 
 def hash_cells(series: pl.Series) -> np.ndarray:
-    """Hash each cell of a column of text, numbers or booleans; numbers are rounded to float32 first."""
+    """Return a hash of each cell of a column of text, numbers or booleans. Numbers are rounded to float32 first."""
     if series.dtype.is_numeric() or str(series.dtype) == "Boolean":
         return hash_numbers(series.cast(float).to_numpy().astype(np.float64))
     text = series.fill_null(MISSING_TEXT)
@@ -36,14 +36,14 @@ def hash_cells(series: pl.Series) -> np.ndarray:
 
 
 def hash_column(column: Column) -> np.ndarray:
-    """Hash each cell of a parsed column, as `hash_cells` does for the raw cells."""
+    """Return a hash of each cell of a `Column`, as `hash_cells` does for a polars series."""
     if not column.is_category:
         return hash_numbers(column.values)
     return column.map_names(hash_texts, hash_texts, hash_texts([MISSING_TEXT])[0])
 
 
 def hash_texts(levels: Sequence[str]) -> np.ndarray:
-    """Hash each text to 64 bits, which identify it without keeping it."""
+    """Hash each text to 64 bits, which identify the text without storing it."""
     digests = b"".join(
         hashlib.blake2b(level.encode(errors="surrogatepass"), digest_size=8).digest() for level in levels
     )
@@ -51,7 +51,7 @@ def hash_texts(levels: Sequence[str]) -> np.ndarray:
 
 
 def hash_numbers(values: np.ndarray) -> np.ndarray:
-    """Hash numbers as float32; all missing numbers have the same hash."""
+    """Return a hash of each number, rounded to float32. All missing numbers have the same hash."""
     with np.errstate(over="ignore"):
         short = values.astype("<f4") + np.float32(0.0)  # no -0.0
     short[np.isnan(short)] = np.nan  # one bit pattern for all NaNs

@@ -1,4 +1,4 @@
-"""`Schema`: the names and kinds of the columns in fit, to which later tables are converted."""
+"""`Schema`: the names and kinds of the columns in fit, to which new tables are converted."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -16,7 +16,7 @@ from ddpn.tables.reading import check_names, name_levels, read_later_table, set_
 
 @dataclass(frozen=True)
 class Schema:
-    """The names and kinds of the columns in fit, to which later tables are converted.
+    """The names and kinds of the columns in fit, to which new tables are converted.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Schema:
     kinds : tuple of Kind
         What each column holds.
     is_named : bool
-        Whether the names are those of a data frame.
+        Whether the names are those of a data frame, and not x0, x1, ...
 
     Examples
     --------
@@ -48,15 +48,15 @@ class Schema:
         return cls(tuple(table.names), tuple(table.kinds), table.is_named)
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Read a later table, with its columns in the order of fit and converted to the kinds of fit.
+        """Convert a new table, with its columns in the order of fit and of the kinds that they had in fit.
 
         If a conversion would be a guess, an `InputError` names the column and the rows.
 
         Parameters
         ----------
         X : table
-            An array, a data frame, a sparse matrix or lists with the columns of the first table; a `ColumnTable` of
-            the same names and kinds is returned as it is.
+            An array, a data frame, a sparse matrix or lists, with the columns of fit; a `ColumnTable` of the same
+            names and kinds is returned unchanged.
         """
         if not isinstance(X, ColumnTable):
             X = read_later_table(X, self.names, self.is_named)
@@ -70,11 +70,11 @@ class Schema:
         return ColumnTable(columns, X.is_named, X.index)
 
     def set_names(self, estimator: BaseEstimator) -> None:
-        """Set `n_features_in_` and, for named columns, `feature_names_in_`, as in scikit-learn."""
+        """Set `n_features_in_` of an estimator and, if columns are named, `feature_names_in_`, as scikit-learn does."""
         set_names(estimator, self.names, self.is_named)
 
     def as_dict(self) -> JsonObject:
-        """Return the fields as values that JSON can hold."""
+        """Return the fields as a dict that can be saved as JSON."""
         return {"names": self.names, "kinds": self.kinds, "is_named": self.is_named}
 
     @classmethod
@@ -120,7 +120,10 @@ def _convert_to_number_levels(column: Column) -> Column:
 
 
 def _convert_to_numbers(column: Column, kind: Kind) -> Column:
-    """Convert text that spells numbers or booleans, or the numbers 0 and 1, to a column of `kind`."""
+    """Convert a column to numbers or booleans, as `kind` says; raise an error if a cell has no such meaning.
+
+    Text may spell numbers or booleans, and the numbers 0 and 1 may stand for booleans.
+    """
     if column.is_category:
         spell = parse_number_level if kind == Kind.NUMBER else parse_boolean_level
         values = column.map_names(spell, lambda levels: np.array([*map(spell, levels)], dtype=np.float64), np.nan)

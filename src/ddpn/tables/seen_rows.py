@@ -14,32 +14,34 @@ from ddpn.tables.row_hashes import hash_column, hash_numbers, hash_rows
 
 
 def hash_sample_rows(sample: CountRows) -> np.ndarray:
-    """Hash each row's inputs, exposure and count. Shape: (rows,), uint64.
+    """Return a hash of each row's inputs, exposure and count. Shape: (rows,), uint64.
 
-    The hash depends on the order of the columns, which is the order of fit.
+    The hash depends on the order of the columns, which must be that of fit.
     """
     numbers = [hash_numbers(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
     return hash_rows([*map(hash_column, sample.X), *numbers], len(sample))
 
 
 class SeenRows(NamedTuple):
-    """Sorted hashes of the rows that a model was fitted to, and how often other rows equal one of them by chance.
+    """Hashes of the rows that a model was fitted to, by which new data is searched for training rows.
 
-    `tested` is the number of test rows, and `equal` how many of them equal a training row by chance, as happens in
-    tables with few distinct values. Without test rows, some training rows are compared with the others. `total` is the
-    sum of the hashes of all rows, test rows included; it identifies the table whatever the order of its rows.
+    Rows of tables with few distinct values may equal a training row by chance. To measure how often, `n_compared` rows
+    that are not training rows were compared with the training rows, and `n_matches` of them were equal to one. `hashes`
+    has the sorted hashes of the training rows. `hash_sum` is the sum of the hashes of all rows of the table, test rows
+    included, which identifies the table whatever the order of its rows.
     """
 
     hashes: np.ndarray
-    equal: int
-    tested: int
-    total: int
+    n_matches: int
+    n_compared: int
+    hash_sum: int
 
     @classmethod
     def from_sample(cls, sample: CountRows, test: np.ndarray) -> "SeenRows":
-        """Hash the training rows: all rows but those at the positions `test`.
+        """Hash the training rows, which are all rows except those at the positions `test`.
 
-        Without test rows, every fifth row is compared with the others to count chance matches.
+        Test rows are compared with the training rows to count matches by chance. Without test rows, every fifth row is
+        compared with the others.
         """
         hashes = hash_sample_rows(sample)
         used = np.sort(np.delete(hashes, test))
@@ -57,10 +59,10 @@ class SeenRows(NamedTuple):
         return cls(arrays["hashes"].view(np.uint64), *arrays["numbers"].view(np.uint64).tolist())
 
     def find_unseen(self, hashes: np.ndarray) -> tuple[np.ndarray, str]:
-        """Return a mask of rows that are not training rows, and a sentence if some rows are training rows.
+        """Return a mask of the rows that are not training rows, given their hashes, and a sentence for the user.
 
         If a row occurred n times in fit, n copies of it are left out. If rows equal training rows no more often than
-        the test rows of fit did by chance, all rows are kept.
+        the test rows of fit did by chance, all rows are kept. The sentence is "" if no row equals a training row.
         """
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]
@@ -71,9 +73,9 @@ class SeenRows(NamedTuple):
         number, total = int(mask.sum()), len(hashes)
         if not number:
             return ~mask, ""
-        if self.equal and sum_hashes(hashes) != self.total:
-            share, usual = float(np.isin(hashes, self.hashes).mean()), self.equal / self.tested
-            error = math.sqrt(usual * (1.0 - usual) * (1.0 / total + 1.0 / self.tested))
+        if self.n_matches and sum_hashes(hashes) != self.hash_sum:
+            share, usual = float(np.isin(hashes, self.hashes).mean()), self.n_matches / self.n_compared
+            error = math.sqrt(usual * (1.0 - usual) * (1.0 / total + 1.0 / self.n_compared))
             if share <= usual + Z * error:
                 statement = f"{number:,} of {total:,} rows equal rows that the model was fitted to"
                 words = f"{statement}. Rows of its own table equal each other as often, so all rows are scored."
@@ -89,5 +91,5 @@ class SeenRows(NamedTuple):
 
 
 def sum_hashes(hashes: np.ndarray) -> int:
-    """Sum hashes modulo 2^64."""
+    """Return the sum of hashes modulo 2^64."""
     return int(hashes.sum(dtype=np.uint64))

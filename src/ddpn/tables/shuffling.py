@@ -19,11 +19,11 @@ BUFFER_ROWS, BUFFER_BYTES = 262_144, 128 * 2**20
 MAX_MEMORY_SHARE = 0.5
 _MEMINFO = Path("/proc/meminfo")
 #: A function of rows and their row numbers that returns a mask of the rows to use.
-Keep = Callable[[pl.DataFrame, np.ndarray], np.ndarray]
+RowFilter = Callable[[pl.DataFrame, np.ndarray], np.ndarray]
 
 
 def measure_free_memory() -> int | None:
-    """Return the free memory in bytes, without swapping; None if the system does not report it."""
+    """Return the free memory in bytes, not counting swap space; None if the system does not report it."""
     if _MEMINFO.exists():
         for line in _MEMINFO.read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -35,15 +35,16 @@ def measure_free_memory() -> int | None:
 
 
 def fits_in_memory(table: Table) -> bool:
-    """Return True if a table takes at most half of the free memory, or if that is unknown."""
+    """Return True if a table takes at most half of the free memory, or if the free memory is unknown."""
     free = measure_free_memory()
     return free is None or table.rows * table.estimate_row_bytes() <= MAX_MEMORY_SHARE * free
 
 
 def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
-    """Draw row numbers (from 0) uniformly without replacement; fewer for a wide table.
+    """Draw row numbers, from 0 on, uniformly without replacement; return them in ascending order.
 
-    The rank of a q-quantile of n sampled rows is off by about sqrt(q (1 - q) / n): 0.1% for the median of 200,000.
+    Fewer rows are drawn from a wide table, and all rows from a small one. The rank of a q-quantile of n sampled rows is
+    off by about sqrt(q (1 - q) / n): 0.1% for the median of 200,000.
     """
     size = max(1000, min(SAMPLE_ROWS, SAMPLE_BYTES // table.estimate_row_bytes()))
     if size >= table.rows:
@@ -51,18 +52,20 @@ def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).choice(table.rows, size, replace=False))
 
 
-def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, seed: int) -> Iterator[pl.DataFrame]:
+def shuffle_chunks(
+    table: Table, columns: Sequence[str], row_filter: RowFilter, rows: int, seed: int
+) -> Iterator[pl.DataFrame]:
     """Yield frames of exactly `rows` rows in random order, pass after pass without end.
 
-    Blocks are read in random order, and their rows are shuffled in a buffer. Rows left over at the end of a pass begin
-    the next frame. The same `seed` gives the same order. `keep` takes rows and their numbers in the table, and returns
-    a mask of the rows to use.
+    `row_filter` takes rows and their numbers in the table, and returns a mask of the rows to use. Blocks are read in
+    random order, and their rows are shuffled in a buffer. Rows left over at the end of a pass begin the next frame. The
+    same `seed` gives the same order.
     """
     leftover: pl.DataFrame | None = None
     for number in count():
         used = 0
         rng = np.random.default_rng([seed, number])
-        for buffer in _fill_buffers(table, columns, keep, rng):
+        for buffer in _fill_buffers(table, columns, row_filter, rng):
             used += buffer.height
             shuffled = buffer[rng.permutation(buffer.height)]
             shuffled = shuffled if leftover is None else pl.concat([leftover, shuffled], rechunk=True)
@@ -74,15 +77,17 @@ def shuffle_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, 
             raise InputError("The table must have training rows, got none.")
 
 
-def _fill_buffers(table: Table, columns: Sequence[str], keep: Keep, rng: np.random.Generator) -> Iterator[pl.DataFrame]:
-    """Yield buffers of the rows to use, each filled from a few random blocks."""
+def _fill_buffers(
+    table: Table, columns: Sequence[str], row_filter: RowFilter, rng: np.random.Generator
+) -> Iterator[pl.DataFrame]:
+    """Yield frames of the rows that `row_filter` selects, each from a few random blocks, in one pass over the table."""
     size = max(1024, min(BUFFER_ROWS, BUFFER_BYTES // table.estimate_row_bytes(columns)))
     blocks = table.list_blocks()
     held: list[pl.DataFrame] = []
     for position in rng.permutation(len(blocks)).tolist():
         block = blocks[position]
         frame = table.read_block(block, columns)
-        held.append(frame.filter(pl.Series(keep(frame, block.first + np.arange(frame.height)))))
+        held.append(frame.filter(pl.Series(row_filter(frame, block.rows_before + np.arange(frame.height)))))
         if sum(part.height for part in held) >= size:
             yield pl.concat(held, rechunk=True)
             held = []

@@ -1,4 +1,4 @@
-"""Groups of rows with equal or nearly equal inputs, for `fit(..., groups=)`."""
+"""Group rows with equal or nearly equal inputs, for `fit(..., groups=)`."""
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from ddpn.tables.reading import read_table
 def group_similar_rows(X: TableLike) -> np.ndarray:
     """Group rows with equal inputs, or with numbers far closer than chance; return each row's group number.
 
-    Pass the result as `groups` to `CountRegressor.fit` if no column says which rows belong together, such as copies
-    with tiny noise, or measurements of one place with jittered coordinates. Only numbers with many different values may
-    differ within a group. Groups are found in the rows that are passed: pass all of them at once.
+    Use the result as the argument `groups` of `CountRegressor.fit` if rows belong together but no column says so.
+    Examples are copies of rows with tiny noise, and measurements of one place with jittered coordinates. Only numbers
+    with many different values may differ within a group. Groups are found among the rows that are passed, so pass all
+    of them at once.
 
     Parameters
     ----------

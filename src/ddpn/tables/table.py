@@ -1,4 +1,7 @@
-"""`Table`: the rows of one or several files, read whole, block by block, sampled or shuffled. Imports no torch."""
+"""`Table`: the rows of one or several files, read whole, block by block, sampled or shuffled.
+
+This module does not import torch.
+"""
 
 import os
 from collections import Counter
@@ -24,10 +27,10 @@ _TEXT_BYTES = 32
 class Table:
     """The rows of one or several files. Small files are held in memory; others are read when rows are needed.
 
-    A table can be sent to another process, which then reads blocks of the same files. `sources` are files, folders of
-    files, or patterns such as data/*.parquet; "-" is CSV from standard input. Columns `as_text` keep their digits as
-    written, and `layout` says where the table begins in each file. `rows` is the number of rows of all files, and
-    `schema` has the type of each column.
+    `sources` are files, folders of files, or patterns such as data/*.parquet; "-" is CSV from standard input. The
+    columns in `as_text` are read as text, which keeps leading zeros, and `layout` says where the table begins in each
+    file. The attribute `rows` is the number of rows of all files, and `schema` has the type of each column. A table can
+    be pickled and sent to another process, which then reads the same files.
     """
 
     def __init__(self, sources: Sequence[str], as_text: Sequence[str] = (), layout: Layout = WHOLE_FILE) -> None:
@@ -37,7 +40,7 @@ class Table:
 
     @classmethod
     def from_rows(cls, rows: "Table | pl.DataFrame") -> "Table":
-        """Make a table of a polars frame; return a table unchanged."""
+        """Make a table of a polars frame; return a `Table` unchanged."""
         if isinstance(rows, Table):
             return rows
         table = cls.__new__(cls)
@@ -69,25 +72,25 @@ class Table:
 
     @property
     def is_long(self) -> bool:
-        """True if there is more than one block of rows."""
+        """True if the table has more than one block of rows."""
         return len(self.list_blocks()) > 1
 
     def estimate_row_bytes(self, columns: Sequence[str] | None = None) -> int:
-        """Estimate the memory of a row of these columns (default: all) in bytes."""
+        """Estimate the memory in bytes that one row of these columns (default: all) takes."""
         text = pl.String
         return sum(_TEXT_BYTES if self.schema[name] == text else 8 for name in columns or self.schema)
 
     def list_blocks(self) -> list[Block]:
-        """List all blocks, in order."""
+        """List all blocks of rows, in the order of the files."""
         before = accumulate((file.rows for file in self._files), initial=0)
         return [
-            block._replace(file=number, first=rows + block.start)
+            block._replace(file=number, rows_before=rows + block.rows_before_in_file)
             for number, (file, rows) in enumerate(zip(self._files, before, strict=False))
             for block in file.list_blocks()
         ]
 
     def read_block(self, block: Block, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Read the rows of a block into a polars frame, with some columns or (default) all of them."""
+        """Read the rows of a block into a polars frame, with these columns (default: all)."""
         schema = self.schema if columns is None else {name: self.schema[name] for name in columns}
         return cast_to_schema(self._files[block.file].read_block(block, list(schema)), schema)
 
@@ -96,43 +99,52 @@ class Table:
         return pl.concat([self.read_block(block) for block in self.list_blocks()], rechunk=True)
 
     def take_rows(self, numbers: np.ndarray) -> pl.DataFrame:
-        """Read the rows with these ascending numbers, from 0 on, into a polars frame, holding one block at a time."""
+        """Read the rows with these row numbers into a polars frame, holding only one block at a time in addition.
+
+        `numbers` must be ascending. The first row of the table has the number 0.
+        """
         frames = []
         for block in self.list_blocks():
-            begin, end = np.searchsorted(numbers, [block.first, block.first + block.rows])
+            begin, end = np.searchsorted(numbers, [block.rows_before, block.rows_before + block.rows])
             if begin < end:
-                frames.append(self.read_block(block)[numbers[begin:end] - block.first])
+                frames.append(self.read_block(block)[numbers[begin:end] - block.rows_before])
         return pl.concat(frames, rechunk=True)
 
     @contextmanager
     def locate_errors(self, block: Block) -> Iterator[None]:
-        """Make errors in this context give row numbers of the file, and its name if there are several files."""
+        """Within this context, make errors about a block give row numbers of the file.
+
+        If there are several files, errors also name the file.
+        """
         try:
-            with label_row_errors(block.start + 1 + np.arange(block.rows)):
+            with label_row_errors(block.rows_before_in_file + 1 + np.arange(block.rows)):
                 yield
         except InputError as error:
             if len(self.sources) == 1:
                 raise
-            begin = block.first - block.start
+            begin = block.rows_before - block.rows_before_in_file
             where = f" The file begins with row {begin + 1:,} of the table." if begin else ""
             raise InputError(f"{self.sources[block.file]}: {error}{where}") from None
 
     def check(self, roles: Roles) -> None:
-        """Raise an `InputError` if a column that a model needs is missing; called before torch is imported."""
+        """Raise an `InputError` if a column that a model needs is missing.
+
+        It reads one block only, so that it can be called before torch is imported, which takes long.
+        """
         roles.parse(self.read_block(self.list_blocks()[0]), report=lambda sentence: None)
 
     def check_rows(self, roles: Roles, block: Block) -> None:
-        """Raise an `InputError` for rows that a model cannot predict: damaged ones, or with an invalid exposure."""
+        """Raise an `InputError` if some row of a block is damaged, or has an invalid exposure or upper bound."""
         if self._files[block.file].is_scanned and roles.exposure is None and roles.upper is None:
             return
         with self.locate_errors(block):
-            frame, start = self.read_block(block), block.start
+            frame, start = self.read_block(block), block.rows_before_in_file
             roles.parse(frame, report=lambda sentence: None)
             roles.read_exposure(frame, start)
             roles.read_upper(frame, start)
 
     def identity(self) -> list[list[object]]:
-        """Return the paths, sizes and times of the files and their layout, which identify the table in a later run."""
+        """Return the paths, sizes and times of the files and their layout, which show whether the table was changed."""
         layout: list[list[object]] = (
             [] if self._layout == WHOLE_FILE else [[self._layout.sheet, self._layout.skip_rows]]
         )

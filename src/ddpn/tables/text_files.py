@@ -1,4 +1,4 @@
-"""Read text as a table: encoding, separator, header, empty rows, and the types of columns."""
+"""Read text as a table: detect the encoding, the separator, the header, empty rows, and the types of columns."""
 
 import codecs
 import gzip
@@ -23,7 +23,7 @@ _AMBIGUOUS_COMMA = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
 
 
 class LongRowError(InputError):
-    """A row of the table `name` has more fields than its header."""
+    """An `InputError` about a row of a text file that has more fields than the header."""
 
     def __init__(self, name: str, row: str = "a row") -> None:
         super().__init__(f"{name} cannot be read as a table: {row} has more fields than the header.")
@@ -32,9 +32,11 @@ class LongRowError(InputError):
 def read_text_table(
     content: bytes, separator: str | None, name: str, as_text: set[str], layout: Layout | None = None
 ) -> pl.DataFrame:
-    """Read a text table, without its empty rows; `name` is the name of the file in messages.
+    """Read a text table from the bytes of a file, without its empty rows.
 
-    Pass a `layout` only with the content of a whole file, which is then searched for a title above the header.
+    `name` is the name of the file in messages. With `separator=None`, the separator is inferred from the header.
+    Columns in `as_text` stay text. Pass a `layout` only with the content of a whole file, which is then searched for a
+    title above the header.
     """
     content = _decode_to_utf8(content, name)
     if layout is not None:
@@ -60,7 +62,7 @@ def read_text_table(
 
 
 def _skip_rows(content: bytes, separator: str | None, name: str, skip_rows: int | None) -> bytes:
-    """Remove `skip_rows` rows above the header; if it is None, raise an error if the first row is a title."""
+    """Remove the first `skip_rows` rows; with `skip_rows=None`, raise an `InputError` if the first row is a title."""
     if content.startswith(_ZSTD):
         if not skip_rows:
             return content
@@ -72,7 +74,7 @@ def _skip_rows(content: bytes, separator: str | None, name: str, skip_rows: int 
 
 
 def _decode_to_utf8(content: bytes, name: str) -> bytes:
-    """Decompress the content and convert it to UTF-8; zstd is left to polars."""
+    """Decompress gzip and convert text to UTF-8. Content compressed by zstd is returned unchanged for polars."""
     if content.startswith(_GZIP):
         try:
             content = gzip.decompress(content)
@@ -109,7 +111,7 @@ def find_separator(header: str) -> str:
 
 
 def _name_columns(cells: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Take column names from the first row; drop columns with neither a name nor values."""
+    """Use the first row as column names, and drop columns with neither a name nor values."""
     names = [str(word or "").lstrip("\ufeff").strip() for word in cells.row(0)]
     body = cells[1:]
     kept = [j for j, word in enumerate(names) if word or body[:, j].is_not_null().any()]
@@ -121,7 +123,10 @@ def _name_columns(cells: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def drop_empty_rows(frame: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Drop rows without any value; in a table of one column, an empty row is kept as a missing value."""
+    """Drop rows without any value and warn about them, unless they are at the end of the table.
+
+    In a table of one column, an empty row is kept as a missing value. `name` is the name of the file in the warning.
+    """
     if frame.width < 2 or not frame.height:
         return frame
     text = [pl.col(column) for column, dtype in frame.schema.items() if dtype == pl.String]
@@ -151,7 +156,10 @@ def infer_column_types(frame: pl.DataFrame, as_text: set[str], decimal_commas: b
 
 
 def _replace_decimal_commas(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """Replace decimal commas by points if the comma of at least one cell can only be a decimal sign."""
+    """Replace decimal commas by points if the comma of at least one cell can only be a decimal sign.
+
+    `names` are the text columns that may hold numbers.
+    """
     texts = {name: clean_text(frame[name], MISSING) for name in names}
     commas = [name for name, text in texts.items() if text.drop_nulls().str.contains(_DECIMAL_COMMA).all()]
     certain = (texts[name].drop_nulls() for name in commas)
@@ -165,7 +173,10 @@ def _replace_decimal_commas(frame: pl.DataFrame, names: list[str]) -> pl.DataFra
 
 
 def _infer_type(series: pl.Series, as_text: bool) -> pl.Series:
-    """Convert text to numbers, booleans or dates (year first) if all cells fit; else set missing cells to null."""
+    """Convert a text column to numbers, booleans or dates (year first) if all cells fit.
+
+    Otherwise, and with `as_text`, only set missing cells to null.
+    """
     text = clean_text(series, MISSING)
     kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series
     present = text.drop_nulls()

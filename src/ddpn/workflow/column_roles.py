@@ -46,10 +46,10 @@ def _profile_column(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]
         return TableColumn(series.name, column.kind, series.null_count(), left_out=why)
     if column.kind == Kind.UNSUPPORTED:
         return replace(column, missing=series.null_count(), left_out=f"unsupported type {series.dtype}")
-    values, odd, _ = column.convert(series, missing)
+    values, unreadable, _ = column.convert(series, missing)
     notes = column.notes
-    if len(odd) and not is_text(series):
-        notes = (f"Column {series.name}: {len(odd):,} infinite values are treated as missing.",)
+    if len(unreadable) and not is_text(series):
+        notes = (f"Column {series.name}: {len(unreadable):,} infinite values are treated as missing.",)
     present = values.drop_nulls() if values.null_count() else values
     distinct = present.n_unique()
     why = _explain_uselessness(values, column, distinct, plan)

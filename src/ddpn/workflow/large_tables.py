@@ -147,18 +147,20 @@ def check_and_draw_rows(
     with progress_bar("Checking rows", table.rows, verbose) as bar:
         for block in table.list_blocks():
             frame = table.read_block(block)
-            labels = block.start + 1 + np.arange(frame.height)
+            labels = block.rows_before_in_file + 1 + np.arange(frame.height)
             with table.locate_errors(block):
-                has_target = roles.find_rows_with_target(frame, block.start)
+                has_target = roles.find_rows_with_target(frame, block.rows_before_in_file)
                 if plan.split_column is not None:
                     read_parts(frame[plan.split_column].to_list(), plan.split_column, labels)
                 if plan.time is not None:
                     read_times(frame, plan.time, labels, of_text=True)
                 if has_target.any():
-                    sample = roles.read_rows(frame, plan.fractional, counts=plan.count_range, first=block.start)
+                    sample = roles.read_rows(
+                        frame, plan.fractional, counts=plan.count_range, rows_before=block.rows_before_in_file
+                    )
                     used += int(sample.has_weight.sum())
-            begin, end = np.searchsorted(numbers, [block.first, block.first + frame.height])
-            frames.append(frame[numbers[begin:end] - block.first])
+            begin, end = np.searchsorted(numbers, [block.rows_before, block.rows_before + frame.height])
+            frames.append(frame[numbers[begin:end] - block.rows_before])
             bar.advance(frame.height)
     if not used and plan.weight is not None:
         raise InputError(f"weight {plan.weight!r} must be positive in some row, got zero weights only.")

@@ -75,7 +75,9 @@ class KnownRows(NamedTuple):
 def count_targets(folder: ModelFolder, table: Table) -> int:
     """Count the rows of a table whose target is known."""
     blocks = ((block, table.read_block(block)) for block in table.list_blocks())
-    return sum(int(folder.roles.find_rows_with_target(frame, block.start).sum()) for block, frame in blocks)
+    return sum(
+        int(folder.roles.find_rows_with_target(frame, block.rows_before_in_file).sum()) for block, frame in blocks
+    )
 
 
 def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
@@ -94,15 +96,15 @@ def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
     for block in table.list_blocks():
         frame = table.read_block(block)
         with table.locate_errors(block):
-            if not roles.find_rows_with_target(frame, block.start).any():
+            if not roles.find_rows_with_target(frame, block.rows_before_in_file).any():
                 continue
             counts = model.predictor_.counts
-            sample = roles.read_rows(frame, model.fractional, note, counts, block.start)
+            sample = roles.read_rows(frame, model.fractional, note, counts, block.rows_before_in_file)
         n_known += len(sample)
         sample = sample.rows(sample.has_weight)
         if not len(sample):
             continue
-        number = block.first - block.start + sample.row_numbers - 1
+        number = block.rows_before - block.rows_before_in_file + sample.row_numbers - 1
         parts.append((number, sample.y, sample.weight_or_ones, hash_sample_rows(sample)))
     if not n_known:
         target = Argument("target", str(roles.target))
@@ -125,7 +127,7 @@ def rows_to_score(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: in
     table = Table.from_rows(table)
     scanned = scan_rows(folder, table)
     missing = " ".join(folder.roles.describe_rows_without_target(scanned.without_target))
-    is_fitted_table = folder.seen is None or sum_hashes(scanned.hashes) == folder.seen.total
+    is_fitted_table = folder.seen is None or sum_hashes(scanned.hashes) == folder.seen.hash_sum
     if "fingerprint" in folder.task and is_fitted_table:
         rows = _training_rows(folder, table, missing, max_rows)
         if rows is not None:

@@ -156,7 +156,7 @@ def _predict_in_memory(
     for block in blocks:
         frame = table.read_block(block)
         with table.locate_errors(block):
-            predictions = predict_block(folder, frame, spec, findings, block.start)
+            predictions = predict_block(folder, frame, spec, findings, block.rows_before_in_file)
         if target == STDIN:
             sys.stdout.write(predictions.write_csv(include_header=rows == 0))
         else:
@@ -208,7 +208,7 @@ def _predict_job(work: _SharedInputs, block: Block) -> dict[str, bytes]:
     work.check(block)
     findings, frame = Findings(work.folder.model.predictor_, work.spec), work.table.read_block(block)
     with work.table.locate_errors(block):
-        predictions = predict_block(work.folder, frame, work.spec, findings, block.start, findings.note)
+        predictions = predict_block(work.folder, frame, work.spec, findings, block.rows_before_in_file, findings.note)
     content, kind = io.BytesIO(), get_extension(work.target, to_write=True)
     if kind in TEXT:
         predictions.write_csv(content, include_header=False, separator=TEXT[kind] or ",")
@@ -232,7 +232,7 @@ def _predict_missing_parts(parts: ResultStore, work: _SharedInputs, n_jobs: Wher
     for name, job, store in (("checking", _check_job, None), ("predicting", _predict_job, parts)):
         for start in range(0, len(missing), _SUBMITTED_JOBS):
             some = missing[start : start + _SUBMITTED_JOBS]
-            jobs = [Job(f"{name} rows from {block.first + 1:,} on", job, (block,), block) for block in some]
+            jobs = [Job(f"{name} rows from {block.rows_before + 1:,} on", job, (block,), block) for block in some]
             for result in run(jobs, work, n_jobs, store):
                 if facts := result.get().get("facts"):
                     done(json.loads(facts)["rows"])

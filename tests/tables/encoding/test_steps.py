@@ -70,8 +70,8 @@ def test_columns_with_the_largest_gains_are_kept_in_their_order():
     X = rng.normal(size=(40, 60))
     y = X[:, 57] + (X[:, 3] > 0)
     gains = split_gains(X, y, np.ones(40))
-    kept = choose_columns(X, y, np.ones(40), least=50)
+    kept = choose_columns(X, y, np.ones(40), min_columns=50)
     assert kept.tolist() == sorted(np.argsort(-gains)[:50].tolist())
     assert {3, 57} < set(kept.tolist())
-    assert len(choose_columns(X, y, np.ones(40), least=10)) == 40  # as many as rows
-    assert choose_columns(X, y, np.ones(40), least=60) is None
+    assert len(choose_columns(X, y, np.ones(40), min_columns=10)) == 40  # as many as rows
+    assert choose_columns(X, y, np.ones(40), min_columns=60) is None

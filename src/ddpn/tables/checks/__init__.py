@@ -1,7 +1,7 @@
-"""Checks of a table before a fit: target leaks, rows that belong together, codes for unknown values, row numbers.
+"""Check a table before a fit for target leaks, rows that belong together, codes for unknown values, and row numbers.
 
-Every check returns `TableFinding`s, without remedies. `ddpn fit` and `CountRegressor` run the same checks; the former
-then suggests command line options, the latter arguments.
+Every check returns a list of `TableFinding`, without remedies. `ddpn fit` and `CountRegressor` run the same checks. The
+former then suggests command line options, and the latter suggests arguments.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ _MAX_TIME_SHARE = 0.1
 
 
 def run_checks(checks: Sequence[Callable[[], list[TableFinding]]], clock: Clock) -> tuple[list[TableFinding], str]:
-    """Run checks; return their findings, and a sentence if there was no time for all of them.
+    """Run functions that check a table; return their findings, and a sentence if time ran out before the last check.
 
     >>> run_checks([lambda: []], Clock()), run_checks([lambda: []], Clock(0.0))[1][:31]
     (([], ''), 'The checks of the table were no')
@@ -61,9 +61,9 @@ def find_column_problems(
     sample : CountRows
         Rows with inputs in a polars frame.
     dates : mapping of str to str
-        The name of the date, for inputs that are parts of one.
+        The columns that are parts of a date, such as "start month", with the name of the date.
     confirmed : collection of str
-        Columns that the user has declared to be free of leaks and codes.
+        Columns that are not checked, because the user has declared them to be free of leaks and codes.
     """
     names = [name for name in sample.X.columns if dates.get(name, name) not in confirmed]
     X = sample.X.select(names)
@@ -79,7 +79,7 @@ def find_column_problems(
 
 
 def _find_markers(X: pl.DataFrame, sample: CountRows) -> list[TableFinding]:
-    """Find numbers such as 999 that seem to stand for "unknown", in the counts and in the columns."""
+    """Find numbers such as 999 that seem to stand for "unknown", in the counts and in the columns of `X`."""
     findings = []
     # Neither the largest possible count nor a recording limit ("10 or more") stands for "unknown".
     marker = find_marker(sample.y) if sample.is_unrestricted and sample.exposure is None else None
@@ -106,18 +106,18 @@ def _describe_marker(what: str, values: np.ndarray, marker: float) -> str:
 def find_row_problems(
     sample: CountRows, dates: Mapping[str, str], confirmed: Collection[str] = (), seed: int = 0
 ) -> list[TableFinding]:
-    """Find rows that belong together, which a random split would divide.
+    """Find rows that belong together, such as the rows of a person, which a random split would divide.
 
     Parameters
     ----------
     sample : CountRows
-        Rows with inputs in a polars frame. If the rows have groups already, no other groups are searched.
+        Rows with inputs in a polars frame. If they have groups already, no other groups are searched.
     dates : mapping of str to str
-        The name of the date, for inputs that are parts of one.
+        The columns that are parts of a date, such as "start month", with the name of the date.
     confirmed : collection of str
-        Columns that the user has declared to be features, and not names of units.
+        Columns that the user has declared to be features rather than names of persons or units.
     seed : int
-        Seed of the folds of quick models.
+        Seed of the folds in which quick models are fitted.
     """
     together = None
     if sample.group is None:
@@ -133,9 +133,9 @@ def _find_dates(dates: Mapping[str, str]) -> list[TableFinding]:
 
 
 def find_identifiers(X: pl.DataFrame, dates: Mapping[str, str]) -> list[TableFinding]:
-    """Find columns of a polars frame that number or name the rows, leaving out parts of dates.
+    """Find columns of a polars frame that number or name the rows, such as an id. Parts of dates are not checked.
 
-    If all columns number or name the rows, none is returned.
+    `dates` maps each part of a date to the name of the date. If all columns would be found, none is returned.
     """
     findings = []
     for series in X.iter_columns():

@@ -1,4 +1,4 @@
-"""Find columns that hold means of the target: by group (target encoding), or over neighbouring rows (rolling means)."""
+"""Find columns that hold means of the target: by group (target encoding) or of neighbouring rows (rolling means)."""
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ _MIN_WEIGHT = 0.2
 
 
 def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if the mean target within each value of a column follows the value without noise.
+    """Return True if a column `x` was computed from the mean targets of the groups of rows with equal values of `x`.
 
     The mean of n counts has sampling variance: their variance divided by n. Only a column that was computed from these
     means follows them more closely than that. Each mean is compared with the line through the means of the two
@@ -51,16 +51,16 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
     return bool(noise.mean() < _MAX_NOISE and chi2.cdf(noise.sum() / 3.0, len(noise) / 3.0) < _MAX_P_VALUE)
 
 
-def choose_levels(series: pl.Series, columns: int) -> np.ndarray:
-    """Choose levels of a column, to test if it holds means of the target; return a mask of all rows of these levels.
+def choose_levels(series: pl.Series, n_columns: int) -> np.ndarray:
+    """Choose distinct values of a column to test for target means; return a mask of all rows with these values.
 
-    `columns` is the number of columns of the table.
+    All values are chosen if the table has few rows. The limit depends on `n_columns`, the number of its columns.
     """
-    rows, most = len(series), count_checked_rows(columns)
-    if rows <= most:
+    rows, max_rows = len(series), count_checked_rows(n_columns)
+    if rows <= max_rows:
         return np.ones(rows, dtype=bool)
-    values = int(series.to_frame().select(pl.all().approx_n_unique()).item())
-    share = max(most / rows, _MAX_CHOSEN_LEVELS / max(1, values))
+    n_values = int(series.to_frame().select(pl.all().approx_n_unique()).item())
+    share = max(max_rows / rows, _MAX_CHOSEN_LEVELS / max(1, n_values))
     return choose_groups(hash_values(series), share)
 
 
@@ -96,16 +96,20 @@ def find_rolling_means(X: pl.DataFrame, y: np.ndarray) -> list[str]:
     return names
 
 
-def _find_weights(values: np.ndarray, windows: np.ndarray, solve: np.ndarray) -> np.ndarray | None:
-    """Solve for the weights of neighbouring counts in a column; return None if it is not a weighted sum of them."""
-    centred = values - values.mean()
-    weights: np.ndarray = solve @ (windows.T @ centred)
+def _find_weights(column: np.ndarray, windows: np.ndarray, inverse: np.ndarray) -> np.ndarray | None:
+    """Regress a column on the counts in a window around each row; return the weights.
+
+    Return None if the counts explain less than 99% of the column's variance. `windows` has the centred counts of each
+    window, shape (rows, counts), and `inverse` is the pseudo-inverse of `windows.T @ windows`.
+    """
+    centred = column - column.mean()
+    weights: np.ndarray = inverse @ (windows.T @ centred)
     residual = centred - windows @ weights
     return weights if residual @ residual < (1.0 - _MIN_EXPLAINED) * (centred @ centred) else None
 
 
 def _include_this_row(weights: np.ndarray | None) -> bool:
-    """Return True if several counts have weights, and the row itself or a later row has a large one."""
+    """Return True if at least two weights are large, one of them that of the row itself or of a later row."""
     if weights is None:
         return False
     # A single weight means a copy of the count, or of the count of an earlier or later row.

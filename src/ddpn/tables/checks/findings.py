@@ -7,7 +7,10 @@ import numpy as np
 
 
 class FindingKind(StrEnum):
-    """A kind of problem of a table. Each interface words its own remedy."""
+    """The kind of problem of a table.
+
+    The command line and the estimators word the remedy of each kind differently.
+    """
 
     #: Columns are computed from the target.
     LEAK = "leak"
@@ -27,16 +30,18 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True)
 class TableFinding:
-    """The result of a check of a table, without the remedy, which each interface words itself.
+    """A problem that a check of a table found.
+
+    The statement has no remedy, because the command line suggests options and the estimators suggest arguments.
 
     Parameters
     ----------
     kind : FindingKind
-        The kind of problem, which decides the remedy.
+        The kind of problem.
     statement : str
-        The observation, in one or more sentences.
+        The problem, in one or more sentences.
     columns : tuple of str
-        The columns concerned; empty for the target, and for groups by all inputs.
+        The columns that have the problem; empty for the target, and for groups of rows with equal inputs.
     value : str
         The value that stands for "unknown", in findings of kind `MARKER`.
     are_near : bool
@@ -51,5 +56,5 @@ class TableFinding:
 
 
 def are_whole_numbers(values: np.ndarray) -> bool:
-    """Return True if there are values and all of them are integers."""
+    """Return True if the array is not empty and all values are integers."""
     return bool(len(values)) and bool((values == np.floor(values)).all())

@@ -1,8 +1,8 @@
 """Find rows that belong together, such as the rows of a person, shop or place, which a random split would divide.
 
-Candidates are equal inputs, nearly equal inputs, and columns whose values may name persons or units. A quick model then
-predicts rows with and without other rows of their group in its training set. Groups matter only if the prediction with
-these rows is clearly better.
+Candidates are rows with equal inputs, rows with nearly equal inputs, and columns whose values may name persons or
+units. A quick model then predicts rows with and without other rows of their group in its training set. Groups matter
+only if the prediction with these rows is clearly better.
 """
 
 import hashlib
@@ -64,14 +64,17 @@ _MIN_NEIGHBOURS = 10
 
 
 class Explained(NamedTuple):
-    """Shares of the deviance explained by a quick model, fitted with (`seen`) or without (`new`) rows of the group."""
+    """Shares of deviance that a quick model explains in groups that it was fitted to (`seen`) or not (`new`)."""
 
     seen: float
     new: float
 
 
 class Candidate(NamedTuple):
-    """Candidate groups: the columns (empty for all inputs), positions of rows to check, and the rows' group labels."""
+    """A possible grouping of rows: its columns, the positions of the rows to check, and the group labels of these rows.
+
+    `columns` is empty for groups of rows with equal or nearly equal inputs.
+    """
 
     columns: tuple[str, ...]
     rows: np.ndarray
@@ -86,9 +89,8 @@ class Candidate(NamedTuple):
 def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0) -> TableFinding | None:
     """Find the groups whose rows help a quick model most to predict other rows of the same group.
 
-    Such groups must not be divided by a random split. `sample` has inputs in a polars frame, and columns named in
-    `skipped` are not checked on their own. Returns None if no rows seem to belong together, or if the gain is not
-    clear.
+    Such groups must not be divided by a random split. `sample` has its inputs in a polars frame. Columns in `skipped`
+    are not checked on their own. Return None if no rows seem to belong together, or if the gain is not clear.
     """
     if len(sample) < MIN_ROWS or not np.ptp(sample.y) or not sample.X.width:
         return None
@@ -97,8 +99,8 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
     inputs = _find_equal_inputs(columns)
     named = _find_unit_columns(columns, scores, skipped)
     if inputs is not None and _are_alike(scores[inputs.rows], inputs.labels):
-        partition = _sign_partition(columns.hash_rows())
-        same = [one for one in named if _sign_partition(columns.hashes[one.columns[0]]) == partition]
+        partition = _hash_partition(columns.hash_rows())
+        same = [one for one in named if _hash_partition(columns.hashes[one.columns[0]]) == partition]
         ids = [candidate.columns for candidate in same if not _is_measured(sample.X[candidate.columns[0]])]
         candidate = inputs._replace(columns=ids[0] if ids else ())
         if shares := comparison.explain(candidate):
@@ -115,35 +117,36 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
 
 
 class _ColumnLabels:
-    """The columns of a polars frame with a hash per cell, and a sample of rows to test the sizes of groups."""
+    """The columns of a polars frame with a hash of each cell, to test which columns define groups."""
 
     def __init__(self, X: pl.DataFrame, seed: int) -> None:
-        self.X, self.seed, self.most = X, seed, count_quick_model_rows(X.width)
+        self.X, self.seed, self.max_rows = X, seed, count_quick_model_rows(X.width)
         self.hashes = {series.name: hash_values(series) for series in X.iter_columns()}
-        self.some = choose_rows(X.height, X.width, seed)
+        self.sampled_rows = choose_rows(X.height, X.width, seed)
 
     def hash_rows(self) -> np.ndarray:
-        """Hash all cells of each row."""
+        """Return a hash of all cells of each row."""
         return hash_rows(list(self.hashes.values()), self.X.height)
 
     def choose(self, columns: tuple[str, ...], hashes: np.ndarray, min_groups: int) -> Candidate | None:
-        """Draw whole groups (or many rows of each, if groups are large) to test whether `columns` identify units.
+        """Return the groups of rows with equal `hashes` as a candidate, with a sample of the rows if there are many.
 
-        Return None with fewer than `min_groups` groups, too few rows per group, or one very large group.
+        The sample has whole groups or, if groups are large, many rows of each. Return None if there are fewer than
+        `min_groups` groups, too few rows per group, or one very large group.
         """
-        rows, some = len(hashes), hashes[self.some]
-        largest = int(encode_groups(len(some), some)[1].max())
-        if largest > _MAX_GROUP_SHARE * len(some):
+        rows, sampled_hashes = len(hashes), hashes[self.sampled_rows]
+        largest = int(encode_groups(len(sampled_hashes), sampled_hashes)[1].max())
+        if largest > _MAX_GROUP_SHARE * len(sampled_hashes):
             return None
         groups = count_groups(hashes)
         if not min_groups <= groups <= rows / _MIN_ROWS_PER_GROUP:
             return None
-        chosen = choose_rows_of_groups(hashes, groups, self.most, self.seed)
+        chosen = choose_rows_of_groups(hashes, groups, self.max_rows, self.seed)
         return Candidate(columns, chosen, hashes[chosen])
 
 
 def count_groups(hashes: np.ndarray) -> int:
-    """Count the distinct values."""
+    """Return the number of distinct hashes."""
     return int(pl.Series(hashes).n_unique())
 
 
@@ -162,7 +165,7 @@ def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
 
 
 def _find_near_inputs(X: pl.DataFrame) -> Iterator[Candidate]:
-    """Yield groups of rows that nearly agree in several columns, or in all columns of numbers."""
+    """Yield candidates in which the rows of a group nearly agree in several columns, or in all columns of numbers."""
     for names in find_columns_with_near_rows(X):
         # A part of a large table that keeps near rows together has the same clumps as the whole table.
         rows = choose_near_rows(X, names[0])
@@ -172,7 +175,7 @@ def _find_near_inputs(X: pl.DataFrame) -> Iterator[Candidate]:
 
 
 def _may_be_units(sizes: np.ndarray, min_groups: int) -> bool:
-    """Return True if there are enough groups of several rows, and no group is very large."""
+    """Return True if groups of these `sizes` are numerous and have several rows, and none is very large."""
     rows = int(sizes.sum())
     return bool(min_groups <= len(sizes) <= rows / _MIN_ROWS_PER_GROUP and sizes.max() <= _MAX_GROUP_SHARE * rows)
 
@@ -182,6 +185,8 @@ def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Coll
 
     Text may always name units. Numbers are measurements unless they are named like an id, another column divides the
     rows in the same way, or they are integers whose neighbouring values have nothing in common.
+
+    `scores` are the normal scores of the counts. Columns in `skipped` are left out.
     """
     chosen = list[tuple[bool, int, Candidate]]()
     for series in columns.X.iter_columns():
@@ -191,7 +196,7 @@ def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Coll
             candidate = columns.choose((name,), columns.hashes[name], min_groups)
             if candidate is not None and _are_alike(scores[candidate.rows], candidate.labels):
                 chosen.append((not is_named, -count_groups(candidate.labels), candidate))
-    signs = {candidate.columns: _sign_partition(columns.hashes[candidate.columns[0]]) for *_, candidate in chosen}
+    signs = {candidate.columns: _hash_partition(columns.hashes[candidate.columns[0]]) for *_, candidate in chosen}
     repeats, seen, candidates = Counter(signs.values()), set[bytes](), list[Candidate]()
     for is_unnamed, _, candidate in sorted(chosen, key=lambda entry: (*entry[:2], entry[2].columns)):
         series, sign = columns.X[candidate.columns[0]], signs[candidate.columns]
@@ -209,7 +214,7 @@ def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Coll
 
 
 def _is_named_like_id(name: str) -> bool:
-    """Return True for names such as "store", "patient_id" and "DriverNo"."""
+    """Return True for column names such as "store", "patient_id" and "DriverNo"."""
     return bool(_ID_NAMES.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
 
 
@@ -219,12 +224,15 @@ def _is_whole(series: pl.Series) -> bool:
 
 
 def _is_measured(series: pl.Series) -> bool:
-    """Return True for numbers with decimals, which are measurements and not names."""
+    """Return True for numbers with decimals, which are measurements rather than names of units."""
     return series.dtype.is_numeric() and not _is_whole(series)
 
 
-def _sign_partition(labels: np.ndarray) -> bytes:
-    """Hash the partition that labels make of the first rows: labels that divide them equally have equal hashes."""
+def _hash_partition(labels: np.ndarray) -> bytes:
+    """Hash the partition of the first rows into groups with equal labels.
+
+    Two columns of labels that divide the rows into the same groups have equal hashes.
+    """
     labels = labels[:_MAX_COMPARED_ROWS]
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
     # Groups are numbered by their first rows.
@@ -232,7 +240,7 @@ def _sign_partition(labels: np.ndarray) -> bytes:
 
 
 def _score_counts(sample: CountRows) -> np.ndarray:
-    """Compute normal scores of the counts, or of the rates, with mean 0 and variance 1."""
+    """Return normal scores of the counts, or of the counts per exposure, with mean 0 and variance 1."""
     from scipy.special import ndtri  # slow to import
 
     rate = sample.y if sample.exposure is None else sample.y / sample.exposure
@@ -252,10 +260,11 @@ def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
 
 
 def _have_units(scores: np.ndarray, series: pl.Series, max_neighbour_share: float) -> bool:
-    """Return True if rows with one integer are more alike than rows with neighbouring integers.
+    """Return True if the integers of a column seem to number units, such as shops, rather than measure something.
 
-    The values of a measurement are ordered, so neighbours resemble each other. The number of a shop says nothing about
-    the next one.
+    Then rows with the same integer have more similar scores than rows with neighbouring integers. Neighbouring values
+    of a measurement resemble each other, but the number of a shop says nothing about the next one.
+    `max_neighbour_share` is the largest correlation of neighbours, relative to that of rows with the same integer.
     """
     values = series.cast(float).to_numpy()
     is_known = ~np.isnan(values)
@@ -273,7 +282,11 @@ def _have_units(scores: np.ndarray, series: pl.Series, max_neighbour_share: floa
 
 
 def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Average, for each value, the rows with neighbouring values: on each side at least as many as have the value."""
+    """Return, for each value of a column, the mean score of rows with neighbouring values.
+
+    `means` and `sizes` are the mean score and the number of rows of each value. On each side, at least as many rows are
+    averaged as have the value itself.
+    """
     ends = np.cumsum(sizes)
     sums = np.concatenate([[0.0], np.cumsum(means * sizes)])
     starts, needed = ends - sizes, np.maximum(sizes, _MIN_NEIGHBOURS)
@@ -287,7 +300,7 @@ def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 class Comparison:
-    """Compares a quick model on random folds with one on folds that keep groups together.
+    """Compares two cross-validations of a quick model: one with random folds, and one that keeps groups together.
 
     Parameters
     ----------
@@ -302,7 +315,7 @@ class Comparison:
         self.model = QuickModel(sample, seed)
 
     def explain(self, candidate: Candidate) -> Explained | None:
-        """Compare the deviance that the two models explain; return None if the difference is not clear."""
+        """Compare the deviance explained with both kinds of folds; return None if the difference is not clear."""
         from scipy.stats import wilcoxon  # slow to import
 
         labels, model = candidate.labels, self.model

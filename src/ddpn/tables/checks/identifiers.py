@@ -17,23 +17,23 @@ _TIME_NAMES = re.compile(
 )
 
 
-def describe_identifier(values: pl.Series, is_category: bool) -> str:
-    """Describe a polars series that identifies rows, in words such as "row numbers"; return "" for any other series."""
-    present = len(values) - values.null_count()
+def describe_identifier(series: pl.Series, is_category: bool) -> str:
+    """Describe why a column seems to identify rows, with a phrase such as "row numbers"; return "" if it does not."""
+    present = len(series) - series.null_count()
     if is_category:
-        distinct = values.drop_nulls().n_unique()
+        distinct = series.drop_nulls().n_unique()
         is_id = present >= _MIN_ID_ROWS and distinct > _MIN_ID_SHARE * present
         return f"nearly every value is different ({distinct:,} of {present:,}), like names or ids" if is_id else ""
-    if not values.dtype.is_numeric() or present < len(values):
+    if not series.dtype.is_numeric() or present < len(series):
         return ""
-    numbers = values.to_numpy()
+    numbers = series.to_numpy()
     # The cheapest test comes first: most columns have decimals or repeated values.
-    is_counted = are_whole_numbers(numbers) and values.n_unique() == len(values)
-    return _describe_row_numbers(numbers, values.name) if is_counted else ""
+    is_counted = are_whole_numbers(numbers) and series.n_unique() == len(series)
+    return _describe_row_numbers(numbers, series.name) if is_counted else ""
 
 
 def _describe_row_numbers(numbers: np.ndarray, name: str) -> str:
-    """Return a phrase if distinct integers look like row numbers, else "".
+    """Return a phrase if the distinct integers of the column `name` look like row numbers, else "".
 
     Row numbers are consecutive, in any order, or increase with gaps, as if rows had been dropped. With gaps, they must
     start near 0, be nearly linear in position and have at least 1/4 of the steps of 1 that dropping rows at random

@@ -1,8 +1,8 @@
 """Find target leaks: columns computed from the count, and columns that predict it suspiciously well.
 
 Copies, functions, parts and flags of the count are leaks, also if some values are missing. A column that predicts the
-count well may also be an honest predictor: there are then different counts for the same value, or different values for
-the same count. The user is asked whether such a column is known before the count.
+count well, but not exactly, may also be an honest predictor. The user is then asked whether the column is known before
+the count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,8 +49,8 @@ def find_leaks(
 ) -> list[TableFinding]:
     """Find columns that are computed from the target (or the target per exposure), or predict it nearly without error.
 
-    `dates` maps each part of a date to the name of the date. Among the parts, only days are checked as single columns.
-    The difference of two dates is checked too, as it may equal the target.
+    `dates` maps the columns that are parts of a date, such as "start month", to the name of the date. Among these, only
+    days are checked as single columns. The difference of two dates is checked too, as it may equal the target.
     """
     dates = dates or {}
     if not X.columns:
@@ -115,7 +115,10 @@ def _make_question(names: Sequence[str], statement: str) -> TableFinding:
 
 
 class _Target(NamedTuple):
-    """Counts, or counts per exposure, and their ranks; `unit` is the step of each value, 1 or 1 / exposure."""
+    """The target, as counts or as counts per exposure, with its ranks.
+
+    `unit` is the amount by which each value changes if the count changes by 1, which is 1 or 1 / exposure.
+    """
 
     name: str
     values: np.ndarray
@@ -132,7 +135,10 @@ class _Target(NamedTuple):
 
 
 def _describe_near_copy(series: pl.Series, targets: Sequence[_Target]) -> str:
-    """Describe a column that predicts a target nearly without error, to ask the user about it; "" for other columns."""
+    """Describe how a column predicts a target nearly without error; return "" if it does not.
+
+    The sentence is for a question to the user, and has the placeholder {column} for the name of the column.
+    """
     values = _fill_missing(series)
     for target in targets:
         share, noise = _measure_unexplained(values, target, series.dtype.is_numeric())
@@ -148,7 +154,7 @@ def _describe_near_copy(series: pl.Series, targets: Sequence[_Target]) -> str:
 def _describe_target_mean(name: str, X: pl.DataFrame, y: np.ndarray) -> str:
     """Return a sentence if a float column equals the mean target of the rows that share its value, else "".
 
-    `X` and `y` must hold every row of each group.
+    `X` and `y` must hold all rows of the table, so that means are exact. The sentence has the placeholder {column}.
     """
     series = X[name]
     if not series.dtype.is_float() or series.null_count():
@@ -172,7 +178,7 @@ def _fill_missing(series: pl.Series) -> np.ndarray:
 
 
 def _measure_unexplained(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[float, float]:
-    """Measure the share of the target's variance that a column explains, and the noise it leaves.
+    """Return the share of the target's variance that a column explains, and the noise that it leaves.
 
     The noise is relative to that of Poisson counts. Each count is compared with the counts of the rows nearest in the
     column, or of the same level. For numbers the difference is that of Gasser, Sroka and Jennen-Steinmetz (1986,
@@ -207,7 +213,7 @@ def _measure_unexplained(codes: np.ndarray, target: _Target, is_number: bool) ->
 
 
 def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if each value of a column stands for a range of counts."""
+    """Return True if each value of a column stands for a range of counts, such as "1 to 5" or "6 to 10"."""
     _, level, number = np.unique(codes, return_inverse=True, return_counts=True)
     is_large = number >= _MIN_LEVEL_ROWS
     if is_large.sum() < 2 or number[is_large].sum() < _MIN_TABLE_SHARE * len(y):
@@ -229,21 +235,24 @@ def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _find_weighted_sum(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tuple[list[str], bool]:
-    """Find a minimal set of columns that determines the target by a weighted sum.
+    """Find a minimal set of columns of which a weighted sum equals or nearly equals the target.
 
-    Returns the names, and whether the sum equals the target exactly.
+    Return the names of the columns, and whether the sum equals the target exactly. There are no names if no such set
+    exists.
     """
     goal, centred = _normalise(y), {name: _normalise(values) for name, values in columns.items()}
-    most = min(_MAX_COLUMNS, int(_COLUMNS_PER_ROW * len(goal)))
-    names = sorted(centred, key=lambda name: -abs(centred[name] @ goal))[:most]
+    max_columns = min(_MAX_COLUMNS, int(_COLUMNS_PER_ROW * len(goal)))
+    names = sorted(centred, key=lambda name: -abs(centred[name] @ goal))[:max_columns]
     if not names:
         return [], False
     basis = np.column_stack([centred[name] for name in names])
     products, effects = basis.T @ basis, basis.T @ goal
 
-    def explains(some: list[int]) -> bool:
-        """Return True if the regression on these columns has a large enough R^2."""
-        return bool(effects[some] @ np.linalg.lstsq(products[np.ix_(some, some)], effects[some])[0] > _MIN_JOINT_R2)
+    def explains(columns: list[int]) -> bool:
+        """Return True if the regression of the target on these columns has a large enough R^2."""
+        return bool(
+            effects[columns] @ np.linalg.lstsq(products[np.ix_(columns, columns)], effects[columns])[0] > _MIN_JOINT_R2
+        )
 
     chosen = list(range(len(names)))
     if not explains(chosen):
@@ -258,7 +267,7 @@ def _find_weighted_sum(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tupl
 
 
 def _normalise(values: np.ndarray) -> np.ndarray:
-    """Centre values and scale them to length 1 (0 if they are all equal)."""
+    """Subtract the mean and scale the vector to length 1, or to zeros if all values are equal."""
     moved = values - values.mean()
     length = np.linalg.norm(moved)
     return moved / length if length > 0 else moved

@@ -1,4 +1,4 @@
-"""Find what changes with time or with the order of rows: trends, columns that follow time, and rows that drift."""
+"""Find changes over time or over the order of rows: trends, columns that follow time, and rows that drift."""
 
 import numpy as np
 import polars as pl
@@ -22,10 +22,10 @@ _MIN_CHANGE, _MIN_STANDARD_ERRORS = 0.1, 4.0
 
 
 def find_trend(sample: CountRows, times: pl.Series) -> float:
-    """Return the relative difference of later counts from the predictions of a quick model of earlier rows.
+    """Return by how much later counts differ from the predictions of a quick model that was fitted to earlier rows.
 
-    A difference of 0.5 means that later counts are 50% above the predictions. The result is 0 if the difference may be
-    chance. `times` is a series of the times of the rows.
+    The difference is relative: 0.5 means that later counts are 50% above the predictions. The result is 0 if the
+    difference may be due to chance. `times` has the time of each row.
     """
     if len(sample) < MIN_ROWS or not np.ptp(sample.y):
         return 0.0
@@ -43,18 +43,17 @@ def find_trend(sample: CountRows, times: pl.Series) -> float:
 
 
 def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
-    """Return the rows in this order, thinned evenly to the number of rows that a quick model takes."""
-    most = count_quick_model_rows(sample.X.width)
-    if len(order) > most:
-        order = order[np.linspace(0, len(order) - 1, most).astype(np.int64)]
+    """Return the rows in the given order, evenly thinned if there are more than a quick model is fitted to."""
+    max_rows = count_quick_model_rows(sample.X.width)
+    if len(order) > max_rows:
+        order = order[np.linspace(0, len(order) - 1, max_rows).astype(np.int64)]
     return sample.rows(order)
 
 
 def find_time_columns(X: pl.DataFrame, times: pl.Series) -> list[str]:
     """Find columns of a polars frame that are monotone in time, or constant over long stretches of it.
 
-    `times` is a series of the times of the rows. If all columns follow time, none is returned, since predictions need
-    some column.
+    `times` has the time of each row. If all columns follow time, none is returned, since predictions need some column.
 
     >>> import polars as pl
     >>> days = pl.Series(range(100))
@@ -99,7 +98,7 @@ _SORTED_BY_TARGET, _SORTED_BY_COLUMN = 0.8, 0.9
 
 
 def find_drift(sample: CountRows, seed: int = 0) -> TableFinding | None:
-    """Find out whether rows that follow each other in the table are alike; return None if they are not.
+    """Return a finding if rows that follow each other in the table are alike, else None.
 
     A quick model predicts rows with and without the neighbouring rows in its training set. The predictions differ if
     both counts and some input drift in the order of the rows, as in a table sorted by time. Tables sorted by a column
@@ -144,7 +143,7 @@ def _correlate(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def _rank_numbers(series: pl.Series) -> np.ndarray | None:
-    """Return the ranks of a column with many different numbers; None for any other column."""
+    """Return the ranks of a numeric column with many distinct values; None for any other column."""
     if not series.dtype.is_numeric() or series.null_count() or series.n_unique() < _MIN_DRIFTING_VALUES:
         return None
     return _rank_values(series.to_numpy())

@@ -25,13 +25,13 @@ _FOLDS = 3
 Pairs = list[tuple[np.ndarray, np.ndarray]]
 
 
-def count_quick_model_rows(columns: int) -> int:
-    """Return how many rows a quick model is fitted to at most, given the number of columns."""
-    return max(_MIN_KEPT_ROWS, min(MAX_ROWS, MAX_CELLS // max(1, columns)))
+def count_quick_model_rows(n_columns: int) -> int:
+    """Return the largest number of rows to which a quick model is fitted; it is smaller for wide tables."""
+    return max(_MIN_KEPT_ROWS, min(MAX_ROWS, MAX_CELLS // max(1, n_columns)))
 
 
 class QuickModel:
-    """Boosted trees of Poisson rates with few rows per leaf.
+    """A LightGBM model of Poisson rates with few rows per leaf, for predictions by cross-validation.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class QuickModel:
 
     @cached_property
     def _matrix(self) -> tuple[np.ndarray, list[int]]:
-        """The inputs as float64, and the positions of the categories among them."""
+        """The inputs as float64, and the positions of the categorical columns."""
         columns, categories = list[np.ndarray](), list[int]()
         for position, series in enumerate(self.sample.X.iter_columns()):
             is_number = series.dtype.is_numeric() or str(series.dtype) == "Boolean"
@@ -60,12 +60,12 @@ class QuickModel:
 
     @cached_property
     def random_pairs(self) -> Pairs:
-        """Random folds, as pairs: the positions of the rows to fit, and of the rows to predict."""
+        """Random folds: pairs with the positions of the rows to fit and of the rows to predict."""
         return split_folds(len(self.sample), _FOLDS, self.seed)
 
     @cached_property
     def random_means(self) -> np.ndarray:
-        """The mean of each row, predicted by a model of other rows, chosen at random."""
+        """The predicted mean of each row, by cross-validation with random folds."""
         return self.predict_means(self.random_pairs)
 
     def predict_grouped_means(self, labels: np.ndarray) -> np.ndarray:
@@ -73,7 +73,10 @@ class QuickModel:
         return self.predict_means(split_folds(len(self.sample), _FOLDS, self.seed, labels))
 
     def predict_means(self, pairs: Pairs) -> np.ndarray:
-        """Predict the second rows of each pair by a model fitted to the first rows; return NaN for all other rows."""
+        """Predict means by cross-validation: for each pair, fit a model to the first rows and predict the second rows.
+
+        Rows that are in no pair's second part get NaN.
+        """
         import lightgbm  # slow to import
 
         matrix, categories = self._matrix
@@ -97,26 +100,30 @@ class QuickModel:
 
     @property
     def constant_means(self) -> np.ndarray:
-        """The mean of each row if all rates are equal."""
+        """The mean of each row under a constant rate: the overall rate times the row's exposure."""
         mean: np.ndarray = np.average(self.rate, weights=self.weight) * self.exposure
         return mean
 
     def compute_deviances(self, means: np.ndarray) -> np.ndarray:
-        """Compute the Poisson deviance of each row."""
+        """Return the Poisson deviance of each row from the predicted `means`."""
         return poisson_deviance(self.sample.y, means)
 
     def explain_share(self, deviances: np.ndarray) -> float:
-        """Return the share of the deviance of a constant rate that is explained, given a model's deviance per row."""
+        """Return the share of the deviance that a model explains, relative to a constant rate.
+
+        `deviances` has the model's deviance of each row.
+        """
         weight = self.sample.weight_or_ones
         total = np.average(self.compute_deviances(self.constant_means), weights=weight)
         return float(1.0 - np.average(deviances, weights=weight) / total)
 
 
 def estimate_effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """Estimate a factor per row: observed over expected counts of its group in other folds, shrunk towards 1.
+    """Estimate a factor for the mean of each row: the ratio of observed to expected counts of its group in other folds.
 
-    The variance of the ratios follows from products of residuals of different rows of a group, so that over-dispersion
-    does not count.
+    Ratios are shrunk towards 1, most if groups hardly differ. The variance between groups is estimated from products of
+    residuals of different rows of a group, so that over-dispersion does not inflate it. `codes` has the group number of
+    each row, and `pairs` the positions of the rows outside and inside each fold.
     """
     residual = y - mean
     products, sizes = (
@@ -125,7 +132,7 @@ def estimate_effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: 
     variance = max(0.0, products / sizes) if sizes > 0 else 0.0
     effects = np.ones(len(y))
     for inner, outer in pairs:
-        number = codes.max() + 1
-        counts, means = (np.bincount(codes[inner], values[inner], minlength=number) for values in (y, mean))
+        n_groups = codes.max() + 1
+        counts, means = (np.bincount(codes[inner], values[inner], minlength=n_groups) for values in (y, mean))
         effects[outer] = ((1.0 + variance * counts) / (1.0 + variance * means))[codes[outer]]
     return effects

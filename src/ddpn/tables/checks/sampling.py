@@ -15,55 +15,60 @@ MIN_ROWS = 1_000
 _ROWS_PER_GROUP = 20
 
 
-def count_checked_rows(columns: int) -> int:
-    """Return how many rows of a table are checked at most, given the number of columns.
+def count_checked_rows(n_columns: int) -> int:
+    """Return the largest number of rows that are checked in a table with `n_columns` columns.
 
     >>> count_checked_rows(12), count_checked_rows(100), count_checked_rows(2_000)
     (20000, 5000, 1000)
     """
-    return max(MIN_ROWS, min(MAX_ROWS, MAX_CELLS // max(1, columns)))
+    return max(MIN_ROWS, min(MAX_ROWS, MAX_CELLS // max(1, n_columns)))
 
 
-def choose_rows(rows: int, columns: int, seed: int) -> np.ndarray:
-    """Choose the rows to check, all of them in a small table; return their positions in random order."""
-    random, most = np.random.default_rng(seed), count_checked_rows(columns)
-    chosen: np.ndarray = random.permutation(rows) if rows <= 2 * most else random.choice(rows, most, replace=False)
-    return chosen[:most]
+def choose_rows(n_rows: int, n_columns: int, seed: int) -> np.ndarray:
+    """Return the positions of the rows to check, in random order. All rows of a small table are checked."""
+    random, max_rows = np.random.default_rng(seed), count_checked_rows(n_columns)
+    chosen: np.ndarray = (
+        random.permutation(n_rows) if n_rows <= 2 * max_rows else random.choice(n_rows, max_rows, replace=False)
+    )
+    return chosen[:max_rows]
 
 
 def choose_groups(labels: np.ndarray, share: float) -> np.ndarray:
-    """Choose a share of all groups, and return a mask of their rows; `labels` are hashes (uint64) of the groups."""
+    """Return a mask of the rows of a share of all groups; `labels` has the hash (uint64) of each row's group.
+
+    A group is chosen by its hash, so the choice is the same in every call.
+    """
     return (labels >> np.uint64(11)) < np.uint64(min(1.0, share) * 2.0**53)
 
 
-def choose_rows_of_groups(labels: np.ndarray, groups: int, most: int, seed: int) -> np.ndarray:
-    """Choose about `most` rows: whole groups, or many rows of each group if groups are large.
+def choose_rows_of_groups(labels: np.ndarray, n_groups: int, max_rows: int, seed: int) -> np.ndarray:
+    """Choose about `max_rows` rows: whole groups, or many rows of each group if groups are large.
 
-    Returns sorted positions.
+    Return their positions in ascending order.
 
     Parameters
     ----------
     labels : array of uint64
         The group of each row, as hashes.
-    groups : int
-        About how many groups there are.
-    most : int
-        About how many rows to choose; tables with fewer rows are used whole.
+    n_groups : int
+        The approximate number of groups.
+    max_rows : int
+        The approximate number of rows to choose. Tables with fewer rows are used whole.
     seed : int
         Seed of the choice of rows within large groups.
     """
     rows = len(labels)
-    if rows <= most:
+    if rows <= max_rows:
         return np.arange(rows)
-    share_of_rows = min(1.0, max(most, _ROWS_PER_GROUP * groups) / rows)
-    is_chosen = choose_groups(labels, most / (share_of_rows * rows))
+    share_of_rows = min(1.0, max(max_rows, _ROWS_PER_GROUP * n_groups) / rows)
+    is_chosen = choose_groups(labels, max_rows / (share_of_rows * rows))
     if share_of_rows < 1.0:
         is_chosen &= np.random.default_rng(seed).random(rows) < share_of_rows
     return np.flatnonzero(is_chosen)
 
 
 def hash_values(series: pl.Series) -> np.ndarray:
-    """Hash the cells of a polars series: equal values have equal hashes. Floats are compared to about seven digits."""
+    """Return a hash of each cell of a polars series. Floats are rounded to float32 first."""
     is_float = series.dtype.is_float()
     hashes: np.ndarray = (series.cast(pl.Float32) if is_float else series).hash(0).to_numpy()
     return hashes

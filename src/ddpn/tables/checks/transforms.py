@@ -23,14 +23,14 @@ MIN_ROWS = 20
 
 
 def to_ranked_numbers(series: pl.Series) -> np.ndarray:
-    """Convert values to float64, NaN where missing; levels and booleans become ranks."""
+    """Convert a column to float64, with NaN for missing values. Text and booleans are replaced by their ranks."""
     return (series if series.dtype.is_numeric() else series.rank("dense")).cast(float).to_numpy().astype(np.float64)
 
 
 def describe_target_transform(series: pl.Series, y: np.ndarray, is_count: bool = True) -> str:
     """Describe how a column is computed from the target, in words after its name; "" if it may be a predictor.
 
-    `is_count` is True if `y` are counts, of which a column may be a part or a flag, and not rates.
+    `is_count` is False if `y` has counts per exposure; a column cannot be a part or a flag of these.
 
     >>> y = np.random.default_rng(0).poisson(3.0, 400)
     >>> describe_target_transform(pl.Series(2 * y + 1), y), describe_target_transform(pl.Series(y > 0), y)
@@ -52,21 +52,21 @@ def describe_target_transform(series: pl.Series, y: np.ndarray, is_count: bool =
         return f"is a function of {{target}}{gaps}"
     if is_count and len(np.unique(x)) == 2:
         return {True: "says whether {target} is 0", False: "is set only where {target} is above 0", None: ""}[
-            _tells_zeros(x == x.max(), counts)
+            _isolates_zeros(x == x.max(), counts)
         ]
     return f"is a part of {{target}}{gaps}" if is_count and is_number and _is_part(x, counts) else ""
 
 
-def _is_line(x: np.ndarray, made: np.ndarray) -> bool:
-    """Return True if the column is an exact linear function of `made`, a function of the target."""
-    if not np.ptp(made):
+def _is_line(x: np.ndarray, transformed: np.ndarray) -> bool:
+    """Return True if a column `x` is an exact linear function of `transformed`, a function of the target."""
+    if not np.ptp(transformed):
         return False
-    centred, moved = x - x.mean(), made - made.mean()
+    centred, moved = x - x.mean(), transformed - transformed.mean()
     length = float(centred @ centred)
     if not np.isfinite(length) or not length:
         return False
     left = np.abs(moved - centred * (centred @ moved) / length).max()
-    return bool(left <= min(_MAX_RANGE_SHARE * np.ptp(made), _MAX_COUNT_ERROR))
+    return bool(left <= min(_MAX_RANGE_SHARE * np.ptp(transformed), _MAX_COUNT_ERROR))
 
 
 def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
@@ -93,11 +93,14 @@ def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def describe_missingness_leak(series: pl.Series, y: np.ndarray) -> str:
-    """Describe how a column's missing values follow from the counts, in words after its name; "" if they do not."""
+    """Describe how a column's missing values depend on whether the count is 0; return "" if they do not.
+
+    The result is a phrase about the column, with the placeholder {target}.
+    """
     is_known = ~np.isnan(to_ranked_numbers(series))
     if is_known.all() or not is_known.any():
         return ""
-    has_all_zeros = _tells_zeros(is_known, y)
+    has_all_zeros = _isolates_zeros(is_known, y)
     if has_all_zeros is None:
         return ""
     is_low = y[is_known].mean() < y[~is_known].mean()
@@ -105,10 +108,11 @@ def describe_missingness_leak(series: pl.Series, y: np.ndarray) -> str:
     return f"is {what} just where {{target}} is 0" if has_all_zeros else f"is {other} only where {{target}} is above 0"
 
 
-def _tells_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:
-    """Return True if one of two values has all zeros and no other counts, False if it has all zeros and other counts.
+def _isolates_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:
+    """Return True if a flag is set in all rows with a count above 0 and in no others, or the other way round.
 
-    Returns None if both values have zeros.
+    Return False if all zeros are in rows with one value of the flag, but together with other counts. Return None if
+    rows with both values have zeros, or if there are too few rows to exclude chance.
     """
     flag = is_set if y[is_set].mean() > y[~is_set].mean() else ~is_set
     return not y[~flag].any() if _is_part(flag.astype(float), y) else None

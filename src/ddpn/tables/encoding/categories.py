@@ -1,4 +1,4 @@
-"""Encode a column of text: inputs for each frequent level, rare levels, missing values, and level effects.
+"""Encode a column of text as one-hot levels, with inputs for rare levels and missing values, and as level effects.
 
 A column with many levels gets a further input, the effect of the level on the target. This is target encoding: the mean
 of a level is shrunk towards the overall mean by the credibility of Bühlmann and Straub (1970). Levels with few rows are
@@ -27,34 +27,37 @@ _ROUNDING = 1e-12
 
 
 class Targets(NamedTuple):
-    """The target per unit of exposure, the volume (weight times exposure) and the weight of each row."""
+    """The count per exposure (`rate`), weight times exposure (`volume`), and the weight of each row."""
 
     rate: np.ndarray
     volume: np.ndarray
     weight: np.ndarray
 
     def rows(self, index: np.ndarray) -> "Targets":
-        """Take some of the rows."""
+        """Return the targets of some of the rows."""
         return Targets(self.rate[index], self.volume[index], self.weight[index])
 
 
 class LevelEffects(NamedTuple):
-    """The effect of each level and of missing values, in units of `scale`, the effects' standard deviation."""
+    """The target encoding of a column: the effect of each level and of missing values, divided by `scale`.
+
+    `scale` is the standard deviation of the effects over the training rows.
+    """
 
     values: Mapping[str, float]
     missing: float
     scale: float
 
     def look_up(self, column: Column) -> np.ndarray:
-        """Look up the effect of each row's level; 0 for unseen levels."""
+        """Return the effect of each row's level, which is 0 for unseen levels."""
         return column.map_levels(self.values, 0.0, self.missing).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class CategoryEncoding:
-    """The encoding of a category: one-hot levels, most frequent first, then inputs for rare levels and missing values.
+    """The encoding of a categorical column: one-hot levels, most frequent first, then rare levels and missing values.
 
-    `effects` is the target encoding, which is the last input, or None.
+    If `effects` is not None, the last input is the target encoding.
     """
 
     levels: tuple[str, ...]
@@ -73,7 +76,7 @@ class CategoryEncoding:
 
     @property
     def known_levels(self) -> tuple[str, ...]:
-        """All levels whose encoding differs from an unseen level's, most frequent first."""
+        """All levels whose encoding differs from that of an unseen level, most frequent first."""
         return self.levels if self.effects is None else tuple(dict.fromkeys((*self.levels, *self.effects.values)))
 
     def list_input_names(self, name: str) -> list[str]:
@@ -82,14 +85,17 @@ class CategoryEncoding:
 
 
 def fit_category(column: Column, weights: np.ndarray, effects: LevelEffects | None = None) -> CategoryEncoding:
-    """Fit an encoding with an input for each of the most frequent levels; ties are broken in alphabetical order."""
+    """Fit an encoding with a one-hot input for each of the most frequent levels.
+
+    Levels are counted by `weights`, and ties are broken in alphabetical order.
+    """
     totals, least = _weigh_levels(column, weights), _MIN_SHARE * weights.sum()
     kept = tuple(level for level, weight in totals.items() if weight >= least)[:MAX_CATEGORIES]
     return CategoryEncoding(kept, len(kept) < len(totals), bool(weights[column.is_missing].any()), effects)
 
 
 def _weigh_levels(column: Column, weights: np.ndarray) -> dict[str, float]:
-    """Return the weight of each level that has rows, most frequent first; ties are in alphabetical order."""
+    """Return the sum of the weights of each level that has rows, largest first; ties are in alphabetical order."""
     totals = np.bincount(column.values + 1, weights, len(column.levels) + 1)[1:].tolist()
     weighed = ((level, total) for level, total in zip(column.levels, totals, strict=True) if total > 0.0)
     return dict(sorted(weighed, key=lambda item: (-item[1], item[0])))
@@ -98,29 +104,30 @@ def _weigh_levels(column: Column, weights: np.ndarray) -> dict[str, float]:
 def make_targets(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None) -> Targets:
     """Divide counts by exposures, and scale weights to mean 1 if their mean is below 1.
 
-    Larger weights are kept, as numbers of repeated rows.
+    Weights with a larger mean are not scaled, because they may count repeated rows.
     """
     scale = np.ones(len(y)) if exposure is None else exposure / exposure.mean()
     weight = weights * max(1.0, np.count_nonzero(weights) / weights.sum())
     return Targets(y / scale, weight * scale, weight)
 
 
-def estimate_credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarray | None:
+def estimate_credible_effects(level_codes: np.ndarray, n_levels: int, target: Targets) -> np.ndarray | None:
     """Estimate the log of each level's shrunk mean relative to the overall mean; 0 for levels without rows.
 
-    Returns None if levels do not differ by more than chance.
+    `level_codes` has the level of each row, from 0 to `n_levels` - 1. Return None if levels do not differ by more than
+    chance.
 
     >>> rows = Targets(np.array([1.0, 2.0, 8.0, 9.0, 4.0, 6.0]), np.ones(6), np.ones(6))
     >>> estimate_credible_effects(np.array([0, 0, 1, 1, 2, 2]), 4, rows).round(2)
     array([-1.1 ,  0.51,  0.  ,  0.  ])
     """
-    volume = np.bincount(index, target.volume, count)
-    total = np.bincount(index, target.volume * target.rate, count)
+    volume = np.bincount(level_codes, target.volume, n_levels)
+    total = np.bincount(level_codes, target.volume * target.rate, n_levels)
     seen = volume > 0.0
     whole, levels, freedom = volume.sum(), int(seen.sum()), target.weight.sum() - seen.sum()
     if levels < 2 or freedom <= 0.0 or (mean := total.sum() / whole) == 0.0:
         return None
-    level_means = np.divide(total, volume, out=np.full(count, mean), where=seen)
+    level_means = np.divide(total, volume, out=np.full(n_levels, mean), where=seen)
     squares = float((target.volume * np.square(target.rate)).sum())
     within = max(squares - float((total * level_means)[seen].sum()), 0.0) / freedom
     spread = float((volume * np.square(level_means - mean)).sum()) - (levels - 1) * within
@@ -133,9 +140,9 @@ def estimate_credible_effects(index: np.ndarray, count: int, target: Targets) ->
 
 
 def fit_effects(column: Column, target: Targets, scale: float | None = None) -> LevelEffects | None:
-    """Fit the effects of a column's levels; return None if levels do not differ by more than chance.
+    """Fit the target encoding of a column; return None if levels do not differ by more than chance.
 
-    Some levels may have no rows. With the `scale` of an earlier fit, effects of 0 are returned instead of None.
+    Pass the `scale` of an earlier fit to divide effects by it. Then effects of 0 are returned instead of None.
     """
     names = list(_weigh_levels(column, target.weight))[:MAX_LEVELS]
     positions = {level: j for j, level in enumerate(names)}

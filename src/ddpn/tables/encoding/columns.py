@@ -14,7 +14,7 @@ _BLOCK_ROWS = 512
 
 
 class ColumnPlan:
-    """The encodings of all columns as flat arrays, so that a single row takes few NumPy calls."""
+    """The encodings of all columns, stored as flat arrays so that encoding a single row takes few NumPy calls."""
 
     def __init__(self, columns: Sequence[Encoded]) -> None:
         starts = np.cumsum([0, *(column.width for column in columns)])
@@ -58,7 +58,7 @@ class ColumnPlan:
         return sorted([*self._values.tolist(), *self._bins[1].tolist(), *(target for _, target, _ in self._effects)])
 
     def encode(self, table: ColumnTable) -> np.ndarray:
-        """Encode rows in float32. Shape: (rows, width)."""
+        """Encode rows as float32. Shape: (rows, inputs)."""
         rows = len(table)
         out = np.zeros((rows, self.width), dtype=np.float32)
         for top in range(0, rows if self._numbers else 0, _BLOCK_ROWS):
@@ -96,9 +96,11 @@ class ColumnPlan:
 def _index_inputs(
     widths: Sequence[tuple[int, ...]], targets: list[np.ndarray], part: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return source and target indices of one kind of derived inputs: missing indicators, bins, steps or codes.
+    """Return where one kind of derived inputs is read from and written to: two arrays of positions.
 
-    The source is a position among the columns of numbers, the target a position among all inputs.
+    The first has positions among the columns of numbers, and the second has positions among all inputs. `part` chooses
+    the kind of inputs: missing indicators, bins, steps or codes. `widths` has the number of inputs of each kind for
+    each column, and `targets` their first positions.
     """
     source = np.repeat(np.arange(len(widths)), [width[part] for width in widths])
     ranges = [np.arange(at[part], at[part] + width[part]) for at, width in zip(targets, widths, strict=True)]
@@ -106,4 +108,5 @@ def _index_inputs(
 
 
 def _concatenate(parts: list[np.ndarray]) -> np.ndarray:
+    """Concatenate arrays, of which there may be none."""
     return np.concatenate([np.empty(0), *parts])

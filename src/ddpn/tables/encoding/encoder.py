@@ -1,4 +1,4 @@
-"""`FeatureEncoder`: encode any table as a float32 matrix for a network."""
+"""`FeatureEncoder`: a scikit-learn transformer from tables to float32 inputs of a network."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -97,7 +97,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
     ) -> "FeatureEncoder":
-        """Learn every column's encoding.
+        """Fit the encoding of every column.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         y : array-like, optional
             The counts, which "steps" and level effects use.
         sample_weight : array-like, optional
-            How many times each row counts.
+            The weight of each row. A weight of 2 equals giving the row twice.
         exposure : array-like, optional
             The known scale of each row. Level effects are then effects on the count per unit.
 
@@ -133,7 +133,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def _uses_y(self) -> str:
-        """The option that needs y, or ""."""
+        """The option that requires y, as text for a message; "" if y is not required."""
         by_effects = "" if self.categorical == "one-hot" else f'categorical="{self.categorical}"'
         return 'numeric="steps"' if self.numeric == "steps" else by_effects
 
@@ -145,7 +145,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         exposure: ArrayLike | None = None,
         fold: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Learn every column's encoding and encode the rows, with level effects fitted to other folds.
+        """Fit the encoding of every column, and encode the rows with level effects that were fitted to other folds.
 
         Parameters
         ----------
@@ -154,9 +154,9 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         y : array-like, optional
             The counts, which "steps" and level effects use.
         sample_weight, exposure : array-like, optional
-            How many times each row counts, and its known scale.
+            The weight and the known scale of each row.
         fold : array of int, optional
-            The number of each row's fold, from 0 on. Default: five folds at random.
+            The fold number of each row, from 0 on. Default: five random folds.
 
         Returns
         -------
@@ -173,14 +173,14 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         fold: np.ndarray | None,
         size: int,
     ) -> Iterator[np.ndarray]:
-        """Learn every column's encoding, and return an iterator over the result of `fit_transform` in blocks of rows.
+        """Fit the encoding of every column; return an iterator over the result of `fit_transform`, block by block.
 
         Parameters
         ----------
         X, y, sample_weight, exposure, fold
             As for `fit_transform`.
         size : int
-            Rows per block.
+            The number of rows per block.
         """
         self.fit(X, y, sample_weight, exposure)
         rows = get_row_count(X)
@@ -195,18 +195,18 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return (effects.encode(take_rows(X, part), folds[part]) for part in parts)
 
     def set_schema(self, schema: Schema) -> None:
-        """Set the names and kinds of the columns, from `fit` or a file."""
+        """Set the names and kinds of the columns. Called by `fit` and when an encoder is loaded."""
         self.schema_ = schema
         schema.set_names(self)
 
     def set_columns(self, columns: list[Encoded]) -> None:
-        """Set the encoding of every column, from `fit` or a file."""
+        """Set the encodings of all columns. Called by `fit` and when an encoder is loaded."""
         self.columns_, self._plan = columns, ColumnPlan(columns)
 
     def _fit_columns(
         self, table: ColumnTable, y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
     ) -> list[Encoded]:
-        """Fit the encoding of every column."""
+        """Fit the encoding of every column. Rows must have weights above 0."""
         target = None if y is None else make_targets(y, weights, exposure)
         n_numbers = table.kinds.count(Kind.NUMBER)
         most = max(1, MAX_INPUTS // max(1, n_numbers))
@@ -259,12 +259,12 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return self.encode(X)
 
     def encode(self, X: TableLike) -> np.ndarray:
-        """Encode rows like `transform`, without checks, and as an array whatever scikit-learn's output setting is."""
+        """Encode rows like `transform`, but unchecked, and as an array whatever scikit-learn's `set_output` says."""
         return self._plan.encode(self.schema_.parse(X))
 
     @property
     def levels(self) -> dict[str, tuple[str, ...]]:
-        """The levels of each category whose encoding differs from an unseen level's, most frequent first."""
+        """The levels of each categorical column that are encoded unlike an unseen level, most frequent first."""
         columns = zip(self.schema_.names, self.columns_, strict=True)
         return {name: column.known_levels for name, column in columns if isinstance(column, CategoryEncoding)}
 
@@ -296,9 +296,9 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return np.array(join_words, dtype=object)
 
     def resolve_bins(self) -> int:
-        """Validate `numeric`, `categorical` and `bins`; return the number of bins.
+        """Validate `numeric`, `categorical` and `bins`; return the number of bins or indicators per column.
 
-        If `bins` is None, it is the default of `numeric`.
+        If `bins` is None, the number depends on `numeric`.
         """
         check_choice("numeric", self.numeric, DEFAULT_BINS)
         check_choice("categorical", self.categorical, LEVELS_WITHOUT_EFFECT)
@@ -317,7 +317,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
 
 def _check_target(y: ArrayLike | None, rows: int, used_by: str) -> np.ndarray:
-    """Check y; return it as float64 of shape (rows,), finite and not negative."""
+    """Validate y, which the option `used_by` requires; return it as float64 of shape (rows,)."""
     if y is None:
         # scikit-learn's checks look for the words after the colon.
         raise InputError(f"y is missing: {used_by} requires y to be passed, but the target y is None.")
@@ -329,7 +329,7 @@ def _check_target(y: ArrayLike | None, rows: int, used_by: str) -> np.ndarray:
 
 
 def _check_fold(fold: ArrayLike, rows: int) -> np.ndarray:
-    """Check the numbers of folds; return them as int64 of shape (rows,)."""
+    """Validate fold numbers, one per row; return them as int64."""
     numbers = np.asarray(fold)
     if numbers.shape != (rows,) or numbers.dtype.kind not in "iu":
         got = f"shape {numbers.shape} of {numbers.dtype}"
@@ -342,7 +342,11 @@ def _check_fold(fold: ArrayLike, rows: int) -> np.ndarray:
 def _encode_for_trees(
     columns: Sequence[Encoded], thresholds: Mapping[int, np.ndarray], table: ColumnTable
 ) -> np.ndarray:
-    """Encode columns for trees as uint8: the interval between thresholds, a boolean, or a level's rank by frequency."""
+    """Encode columns as uint8 for trees that search for the best thresholds.
+
+    A number becomes the index of its interval between `thresholds`, which are given by the position of the column. A
+    level becomes its rank by frequency, and a boolean stays 0 or 1.
+    """
     codes = np.empty(table.shape, dtype=np.uint8)
     for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
         if isinstance(fitted, CategoryEncoding):

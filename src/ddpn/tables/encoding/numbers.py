@@ -26,7 +26,11 @@ def _make_empty() -> np.ndarray:
 
 @dataclass(frozen=True)
 class NumberEncoding:
-    """The encoding of a column of numbers: value, missing indicator, then bins, steps and codes if any."""
+    """The encoding of a column of numbers as several inputs.
+
+    The inputs are, in this order: the standardised value, an indicator of missing values (if `has_missing`), the
+    position within each bin between `edges`, indicators of values above each of `steps`, and a one-hot code of `codes`.
+    """
 
     fill: float = 0.0
     center: float = 0.0
@@ -52,7 +56,9 @@ class NumberEncoding:
 
 
 def soft_clip(z: np.ndarray) -> np.ndarray:
-    """Return z up to the limit, and grow logarithmically beyond it, to limit the influence of outliers on a network.
+    """Return z unchanged up to 10 in absolute value, and let it grow logarithmically beyond.
+
+    This limits the influence of outliers on a network.
 
     >>> soft_clip(np.array([-3.0, 10.0, 1e12])).round(2).tolist()
     [-3.0, 10.0, 37.63]
@@ -65,20 +71,20 @@ def soft_clip(z: np.ndarray) -> np.ndarray:
 
 
 class Distinct(NamedTuple):
-    """The distinct values of a column in ascending order, each with its weight."""
+    """The distinct values of a column in ascending order, each with its total weight."""
 
     values: np.ndarray
     weights: np.ndarray
 
 
 def weigh_distinct(x: np.ndarray, weights: np.ndarray) -> Distinct:
-    """Return the distinct values of x, which has no NaN, and the weight of each."""
+    """Return the distinct values of x with their total weights; x must not contain NaN."""
     values, inverse = np.unique(x, return_inverse=True)
     return Distinct(values, np.bincount(inverse, weights, minlength=len(values)))
 
 
 def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
-    """Return weighted quantiles: for each level the smallest value with at least this share of the weight up to it.
+    """Return weighted quantiles: for each level, the smallest value at which the cumulative weight reaches this share.
 
     >>> quantiles(Distinct(np.array([1.0, 5.0, 9.0]), np.array([1.0, 1.0, 8.0])), np.array([0.1, 0.5]))
     array([1., 9.])
@@ -89,7 +95,9 @@ def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
 
 
 def center_and_scale(column: Distinct) -> tuple[float, float]:
-    """Compute mean and standard deviation. If all values are equal, the latter is inf, so that scaled values are 0.
+    """Return the weighted mean and standard deviation; if all values are equal, the latter is inf.
+
+    Then scaled values are 0.
 
     Deviations are taken from a value of the column, so that a large offset does not cost digits. They are halved, so
     that they do not overflow if values of both signs are near the largest float, and divided by their maximum before
@@ -110,7 +118,7 @@ def center_and_scale(column: Distinct) -> tuple[float, float]:
 
 
 def find_midpoints(values: np.ndarray) -> np.ndarray:
-    """Find a threshold t with a <= t < b between any two neighbours a < b, so that `x > t` separates them.
+    """Return a threshold t, a <= t < b, for any two neighbours a < b in sorted values: `x > t` separates them.
 
     >>> find_midpoints(np.array([0.0, 1.0, 4.0]))
     array([0.5, 2.5])
@@ -138,7 +146,7 @@ def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Dist
 
 
 def fit_boolean(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
-    """Fit a boolean, which stays 0 or 1; missing values become the more frequent value."""
+    """Fit the encoding of a boolean, which stays 0 or 1; missing values become the more frequent value."""
     is_known = ~np.isnan(x)
     if not is_known.any():
         return NumberEncoding()
@@ -147,7 +155,7 @@ def fit_boolean(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
 
 
 def find_bin_edges(column: Distinct, bins: int) -> np.ndarray:
-    """Find the edges of quantile bins; in a column of few distinct values, every value is an edge."""
+    """Return the edges of quantile bins. In a column of few distinct values, every value is an edge."""
     values = column.values
     if len(values) > bins + 1:
         values = np.unique(quantiles(column, np.linspace(0.0, 1.0, bins + 1)))
@@ -156,13 +164,13 @@ def find_bin_edges(column: Distinct, bins: int) -> np.ndarray:
     return values[wide] if wide.sum() > 2 else _make_empty()
 
 
-def find_integer_codes(column: Distinct, most: int = MAX_CODES) -> np.ndarray:
-    """Return the distinct values if they are 3 to `most` integers, else none; two values need one input only."""
+def find_integer_codes(column: Distinct, max_codes: int = MAX_CODES) -> np.ndarray:
+    """Return the distinct values for a one-hot code if they are 3 to `max_codes` integers, else an empty array."""
     values = column.values
-    is_code = 3 <= len(values) <= most and np.array_equal(values, np.floor(values))
+    is_code = 3 <= len(values) <= max_codes and np.array_equal(values, np.floor(values))
     return values if is_code else _make_empty()
 
 
 def list_all_steps(column: Distinct) -> np.ndarray:
-    """List a step between any two neighbouring values; none if there are two values, which need no step."""
+    """Return a threshold between any two neighbouring values, or an empty array if there are only two values."""
     return find_midpoints(column.values) if len(column.values) > 2 else _make_empty()

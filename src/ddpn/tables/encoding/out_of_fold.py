@@ -1,4 +1,4 @@
-"""Encode training rows out of fold, with level effects that were fitted to the other folds."""
+"""Encode training rows out of fold, with level effects (target encoding) that were fitted to the other folds."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ def has_effects(encoder: "FeatureEncoder") -> bool:
 
 
 class OutOfFoldEffects:
-    """Level effects per fold, each fitted to the rows of the other folds.
+    """Level effects (target encoding) for cross-fitting: the effects of each fold were fitted to the other folds.
 
     If the effects of training rows contained their own counts, a network would rely on effects too much in new rows.
     The encoder must be fitted to the same rows; `fold` has the number of each row's fold, from 0 on.
@@ -61,9 +61,9 @@ class OutOfFoldEffects:
         }
 
     def encode(self, X: TableLike, fold: np.ndarray) -> np.ndarray:
-        """Encode rows like `FeatureEncoder.transform`, but each with the effects fitted to the other folds.
+        """Encode rows like `FeatureEncoder.transform`, but with effects that were fitted without the fold of each row.
 
-        Shape: (rows, inputs).
+        `fold` has the fold number of each row. Shape of the result: (rows, inputs).
         """
         table = self.encoder.schema_.parse(X)
         out = self.encoder.encode(table)
@@ -85,7 +85,7 @@ class OutOfFoldEffects:
 
 
 def drop_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
-    """Return the encodings without the level effects of the columns at these positions."""
+    """Return the encodings, without level effects for the columns at these positions."""
     return [
         replace(column, effects=None) if j in positions and isinstance(column, CategoryEncoding) else column
         for j, column in enumerate(columns)
@@ -93,6 +93,6 @@ def drop_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
 
 
 def assign_folds_by_content(encoder: "FeatureEncoder", X: TableLike) -> np.ndarray:
-    """Assign folds by the cells of each row, so that a row read again from a file stays in its fold."""
+    """Assign each row to a fold by a hash of its cells, so that a row has the same fold whenever it is read."""
     codes = [hash_column(column) for column in encoder.schema_.parse(X)]
     return (hash_rows(codes, len(codes[0])) % np.uint64(FOLDS)).astype(np.int64)

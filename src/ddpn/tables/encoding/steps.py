@@ -19,27 +19,27 @@ MAX_ROWS = 100_000
 _ROUNDS, _RATE, _LEAVES, _ROWS_PER_LEAF = 60, 0.15, 16, 20
 
 
-def count_thresholds_per_column(columns: int) -> int:
-    """Return how many thresholds to try per column: fewer in wide tables, to limit the time of trees.
+def count_thresholds_per_column(n_columns: int) -> int:
+    """Return how many thresholds per column the trees try: fewer in wide tables, to limit the time.
 
     >>> count_thresholds_per_column(20), count_thresholds_per_column(3000)
     (254, 31)
     """
-    return int(np.clip(MAX_BINS // columns, _MIN_THRESHOLDS, MAX_THRESHOLDS))
+    return int(np.clip(MAX_BINS // n_columns, _MIN_THRESHOLDS, MAX_THRESHOLDS))
 
 
-def list_thresholds(column: Distinct, most: int = MAX_THRESHOLDS) -> np.ndarray:
-    """List thresholds between neighbouring values, or only next to quantiles if there are more than `most`."""
+def list_thresholds(column: Distinct, max_thresholds: int = MAX_THRESHOLDS) -> np.ndarray:
+    """Return thresholds between neighbouring values: all of them, or `max_thresholds` next to quantiles."""
     thresholds = find_midpoints(column.values)
-    if len(thresholds) <= most:
+    if len(thresholds) <= max_thresholds:
         return thresholds
-    levels = np.linspace(0.0, 1.0, most + 2)[1:-1]
+    levels = np.linspace(0.0, 1.0, max_thresholds + 2)[1:-1]
     below = np.searchsorted(column.values, quantiles(column, levels))
     return thresholds[np.unique(np.minimum(below, len(thresholds) - 1))]
 
 
-def find_best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> list[np.ndarray]:
-    """Find the `count` cuts of highest total gain per column of `codes` (uint8), ascending.
+def find_best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, n_cuts: int) -> list[np.ndarray]:
+    """Return the `n_cuts` best cuts of each column of `codes` (uint8), ascending, by their total gain in boosted trees.
 
     Cut c separates the codes above c from the others.
     """
@@ -49,16 +49,17 @@ def find_best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count:
         for node in chain.from_iterable(map(_iter_splits, _boost_trees(codes, y, weights))):
             # Thresholds lie between two codes.
             gains[node["split_feature"], int(node["threshold"])] += node["split_gain"]
-    best = np.argsort(-gains, axis=1, kind="stable")[:, :count]
+    best = np.argsort(-gains, axis=1, kind="stable")[:, :n_cuts]
     return [np.sort(cuts[gain[cuts] > 0.0]) for cuts, gain in zip(best, gains, strict=True)]
 
 
 def merge_equal_tree_rows(
     codes: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Merge equal rows in a fixed order, with summed weights scaled to mean 1.
+    """Merge rows with equal codes and counts, and scale the summed weights to mean 1.
 
-    Trees break ties by rounding, hence by the order of rows; merging makes a row of weight 3 the same as three rows.
+    The result is in a fixed order, because trees break ties by rounding, and rounding depends on the order of rows. So
+    a row of weight 3 gives the same trees as three equal rows.
     """
     y = y.astype(np.float64) + 0.0  # no -0.0: rows are compared byte by byte
     row_bytes = np.hstack([codes, np.ascontiguousarray(y)[:, None].view(np.uint8)])
@@ -91,7 +92,7 @@ def _boost_trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[
 
 
 def _iter_splits(node: JsonObject) -> Iterator[JsonObject]:
-    """Yield the internal nodes of a tree."""
+    """Yield the internal nodes of a tree, given its root in LightGBM's JSON format."""
     if "split_feature" in node:
         yield node
         yield from _iter_splits(node["left_child"])
@@ -108,20 +109,22 @@ _MAX_SCREENED_ROWS, _MIN_SIDE_SHARE = 10_000, 0.05
 _BLOCK_COLUMNS = 64
 
 
-def choose_columns(X: np.ndarray, y: np.ndarray, weight: np.ndarray, least: int = MAX_COLUMNS) -> np.ndarray | None:
-    """Choose the columns with the largest `split_gains`, as many as there are rows, but at least `least`.
+def choose_columns(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray, min_columns: int = MAX_COLUMNS
+) -> np.ndarray | None:
+    """Choose the columns with the largest `split_gains`: as many as there are rows, but at least `min_columns`.
 
-    Returns ascending positions, or None if the table has no more columns. Call it with training rows alone: a choice
-    that used held-out rows would make scores on them too optimistic.
+    Return their positions in ascending order, or None if the table has no more columns than that. Call it with training
+    rows alone: a choice that used held-out rows would make scores on them too optimistic.
     """
-    most = max(least, len(y))
-    if X.shape[1] <= most:
+    n_columns = max(min_columns, len(y))
+    if X.shape[1] <= n_columns:
         return None
-    return np.sort(np.argsort(-split_gains(X, y, weight), kind="stable")[:most])
+    return np.sort(np.argsort(-split_gains(X, y, weight), kind="stable")[:n_columns])
 
 
 def split_gains(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Compute by how much the best binary split of each column reduces the weighted sum of squares of y.
+    """Return by how much the best binary split of each column reduces the weighted sum of squares of y.
 
     Missing values sort above all others. Shape: (columns,).
 

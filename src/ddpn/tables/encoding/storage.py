@@ -19,7 +19,7 @@ _FORMAT = "ddpn features 4"
 
 
 def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
-    """Serialize a fitted encoder as the content of a file."""
+    """Serialise a fitted encoder to the content of a JSON file."""
     check_is_fitted(encoder)
     about = {
         "format": _FORMAT,
@@ -31,7 +31,7 @@ def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
 
 
 def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEncoder:
-    """Rebuild an encoder from the content of a file; `source` names it in errors."""
+    """Rebuild an encoder from the content of a file; errors call the file `source`."""
     try:
         about = json.loads(content)
         if about["format"] != _FORMAT:
