@@ -6,7 +6,7 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
-from ddpn.analysis.report.evidence import gather
+from ddpn.analysis.report.evidence import gather_evidence
 from ddpn.distributions import discretize
 from ddpn.members.constant import Constant
 from ddpn.members.folds import get_fold_copies
@@ -250,7 +250,7 @@ def test_models_of_version_0_3_have_scores_of_test_rows(cross_fitted_folder, tmp
 
 def gather_leaderboard(parts):
     """Gather the leaderboard of a report that is written from these parts."""
-    return gather(**{name: part for name, part in parts.items() if name not in ("warnings", "task")}).board
+    return gather_evidence(**{name: part for name, part in parts.items() if name not in ("warnings", "task")}).board
 
 
 def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from ddpn import CountGLM, DDPNRegressor, Poisson
 from ddpn.analysis.report import write_report
-from ddpn.analysis.report.evidence import Evidence, gather
+from ddpn.analysis.report.evidence import Evidence, gather_evidence
 from ddpn.distributions.batch_shapes import reshape_batch
 from ddpn.members import Member
 from ddpn.predictor import Predictor
@@ -86,7 +86,7 @@ def baselines(data) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def evidence(small_model, data, baselines) -> Evidence:
-    return gather(small_model, CountRows(*data), baselines)
+    return gather_evidence(small_model, CountRows(*data), baselines)
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +103,7 @@ def make_evidence() -> Callable[..., Evidence]:
         inputs = SimpleNamespace(
             columns=[*columns, *extra], width=len(columns), extra=positions, day_columns=frozenset()
         )
-        return gather(model, sample)._replace(**{"inputs": inputs, "components": 2} | more)
+        return gather_evidence(model, sample)._replace(**{"inputs": inputs, "components": 2} | more)
 
     return make
 

@@ -12,9 +12,9 @@ from torch.distributions import Normal
 from ddpn import Poisson
 from ddpn.analysis.explanations import Importance, Importances
 from ddpn.analysis.pit import Pit
-from ddpn.analysis.report.evidence import gather
+from ddpn.analysis.report.evidence import gather_evidence
 from ddpn.analysis.report.row_groups import group_by_column
-from ddpn.analysis.report.sections import important_groups
+from ddpn.analysis.report.sections import group_by_important_columns
 from ddpn.analysis.report.sentences import describe_coverage, describe_errors, describe_pit, describe_uncertainty
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.columns import Column, Kind
@@ -23,7 +23,7 @@ from ddpn.tables.columns import Column, Kind
 def test_one_distribution_serves_every_row_and_a_normal_is_rounded(small_model, data):
     frame, y = data
     others = {"constant": Poisson(2.0), "line": Normal(torch.full((300,), 3.0).double(), 2.0)}
-    board = gather(small_model, CountRows(frame, y), others).board
+    board = gather_evidence(small_model, CountRows(frame, y), others).board
     log_scores = {entry["name"]: entry["nll"] for entry in board.entries}
     assert log_scores["constant"] == pytest.approx(-stats.poisson(2.0).logpmf(y).mean(), rel=1e-6)
     normal = stats.norm(3, 2)
@@ -35,7 +35,7 @@ def test_one_distribution_serves_every_row_and_a_normal_is_rounded(small_model, 
 def test_intervals_are_calibrated_ones(small_model, data, baselines):
     frame, y = data
     model = copy.deepcopy(small_model).fit_intervals(frame[:200], y[:200])
-    evidence = gather(model, CountRows(frame, y), baselines)
+    evidence = gather_evidence(model, CountRows(frame, y), baselines)
     ends = model.predict_interval(frame, 0.9)
     assert np.column_stack([evidence.low, evidence.high]).tolist() == ends.tolist()
     (width,) = (entry["width"] for entry in evidence.board.entries if entry["name"] == "constant")
@@ -46,7 +46,7 @@ def test_intervals_are_calibrated_ones(small_model, data, baselines):
 def test_rows_of_weight_0_are_not_evaluated(small_model, data, baselines):
     frame, y = data
     weight = np.arange(len(y)) % 3.0
-    evidence = gather(small_model, CountRows(frame, y, weight=weight), baselines)
+    evidence = gather_evidence(small_model, CountRows(frame, y, weight=weight), baselines)
     kept = np.flatnonzero(weight)
     assert evidence.labels.tolist() == kept.tolist()
     assert evidence.weight.tolist() == weight[kept].tolist()
@@ -58,7 +58,7 @@ def test_rows_of_weight_0_are_not_evaluated(small_model, data, baselines):
 
 def test_of_very_many_rows_a_draw_is_evaluated(small_model, data, baselines):
     frame, y = data
-    evidence = gather(small_model, CountRows(frame, y), baselines, max_rows=60)
+    evidence = gather_evidence(small_model, CountRows(frame, y), baselines, max_rows=60)
     assert (len(evidence.labels), len(set(evidence.labels)), evidence.total) == (60, 60, 300)
     assert evidence.y.tolist() == y[evidence.labels].tolist()
     assert evidence.columns[0].values == pytest.approx(frame["x"].to_numpy()[evidence.labels])
@@ -70,10 +70,10 @@ def test_of_very_many_rows_a_draw_is_evaluated(small_model, data, baselines):
 def test_rows_are_called_by_the_index_or_by_given_labels(small_model, data):
     frame, y = data[0][:9], data[1][:9]
     weight = np.arange(9) % 2
-    named = gather(small_model, CountRows(frame.set_axis(list("abcdefghi")), y, weight=weight))
+    named = gather_evidence(small_model, CountRows(frame.set_axis(list("abcdefghi")), y, weight=weight))
     assert named.labels.tolist() == list("bdfh")
     ids = ("patient", [f"p{row}" for row in range(9)])
-    evidence = gather(small_model, CountRows(frame, y, weight=weight, labels=np.arange(9) + 100), ids=ids)
+    evidence = gather_evidence(small_model, CountRows(frame, y, weight=weight, labels=np.arange(9) + 100), ids=ids)
     assert evidence.labels.tolist() == [101, 103, 105, 107]
     assert evidence.ids == ("patient", ["p1", "p3", "p5", "p7"])
 
@@ -215,7 +215,7 @@ def describe_groups(evidence):
     importances = Importances(
         [Importance("ward", *changes[0], 0), Importance("age", *changes[1], 1)], ROWS, 2, ROWS, ROWS
     )
-    groups = important_groups(importances, evidence)
+    groups = group_by_important_columns(importances, evidence)
     assert [column_groups[0].column for column_groups in groups] == ["ward", "age"]
     return dict(describe_uncertainty(evidence, [group for column_groups in groups for group in column_groups]))
 

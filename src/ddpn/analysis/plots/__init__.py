@@ -1,6 +1,7 @@
-"""All figures except that of `Prediction.plot`: figures of reports, of `plot` methods, and of calibration.
+"""Figures for reports, for the `plot` methods of results, and of calibration (`plot_pit`).
 
-A function `draw_...` draws into axes. `plot_pit` takes predictions and observed counts.
+Functions whose names begin with `draw_` draw into given axes or return a figure. `Prediction.plot` is in
+`ddpn.prediction.figure`.
 """
 
 from ddpn.analysis.plots.predictions import plot_pit

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddpn.analysis.plots.panels import LOG_SCALE, bars_height, draw_bars, shorten_label, wants_log
+from ddpn.analysis.plots.panels import LOG_SCALE, bars_height, draw_bars, needs_log_axis, shorten_label
 from ddpn.runtime.display import format_day
 from ddpn.runtime.figures import (
     ACCENT,
@@ -33,29 +33,28 @@ if TYPE_CHECKING:
 _CHANGES = {"crps": "increase of the CRPS", "mean": "change of the mean", "spread": "change of the spread"}
 
 
-def draw_importance(ax: "Axes", importances: Sequence["Importance"], of: str, words: Sequence[str] = ()) -> None:
+def draw_importance(ax: "Axes", importances: Sequence["Importance"], measure: str, texts: Sequence[str] = ()) -> None:
     """Draw the importance of columns as bars: means over the repeats, with lines for their ranges.
 
-    `of` is the measure of importance: "crps", "mean" or "spread". `words` are written at the right of the bars.
+    `measure` is "crps", "mean" or "spread". `texts` are written to the right of the bars.
     """
-    values = np.array([getattr(importance, of) for importance in importances]).reshape(len(importances), -1)
+    values = np.array([getattr(importance, measure) for importance in importances]).reshape(len(importances), -1)
     draw_bars(
         ax,
         [importance.name for importance in importances],
         values.mean(1),
         np.array([values.min(1), values.max(1)]),
-        words,
+        texts,
     )
-    ax.set(xlim=(min(0.0, values.min()), max(1e-3, values.max())), xlabel=_CHANGES[of])
+    ax.set(xlim=(min(0.0, values.min()), max(1e-3, values.max())), xlabel=_CHANGES[measure])
     set_ticks(ax.xaxis, percent=True, max_ticks=4)
 
 
 def choose_axis_limits(curves: Sequence["Curve"]) -> tuple[float, float]:
-    """Choose limits of the axis that the figures of several curves share, so that they can be compared.
+    """Choose common limits of the axis for several curves, so that their figures can be compared.
 
-    They include the curves with some room, but not necessarily all of their 90% bands.
-    The axis starts at 0 if that takes at most a third of its height. It includes 1, the value of a Poisson, if it is
-    near.
+    The limits include all curves with some margin, but not necessarily all of their 90% bands. The axis starts at 0 if
+    that takes at most a third of its height. It includes 1, the value of a Poisson, if 1 is near.
     """
     levels = np.concatenate([curve.level for curve in curves])
     bands = np.concatenate([part for curve in curves for part in (curve.low, curve.high)])
@@ -74,45 +73,45 @@ def choose_axis_limits(curves: Sequence["Curve"]) -> tuple[float, float]:
 def draw_effects(effects: Sequence["Effect"]) -> "Figure":
     """Draw the effect of each column on the mean (left) and on the spread (right) of predictions.
 
-    All panels of a side have the same limits of the axis.
+    The left panels share the limits of their axes, and so do the right panels.
     """
     heights = [3.0 if effect.is_line else 0.4 + bars_height(len(effect.frequent)) for effect in effects]
     figure, axes = make_panels(heights or [3.0], 2, 4.8)
-    for side, of in enumerate(("mean", "spread")):
-        curves = [getattr(effect, of) for effect in effects]
+    for side, quantity in enumerate(("mean", "spread")):
+        curves = [getattr(effect, quantity) for effect in effects]
         for ax, effect, curve in zip(axes[:, side], effects, curves, strict=False):
             draw_effect(ax, effect, curve, choose_axis_limits(curves))
-            ax.set_title(f"{shorten_label(effect.name)}: {of}")
+            ax.set_title(f"{shorten_label(effect.name)}: {quantity}")
     return figure
 
 
 def draw_effect(
-    ax: "Axes", effect: "Effect", curve: "Curve", scale: tuple[float, float], words: Sequence[str] = ()
+    ax: "Axes", effect: "Effect", curve: "Curve", axis_limits: tuple[float, float], texts: Sequence[str] = ()
 ) -> None:
     """Draw the effect of one column on one quantity: a line or, for few values or for levels, bars.
 
-    `curve` is the effect on this quantity, and `scale` are the limits of its axis. `words` are written at the right of
-    the bars.
+    `curve` is the effect on this quantity. `axis_limits` are the limits of the axis that shows the quantity. `texts`
+    are written to the right of the bars.
     """
     if effect.is_line:
-        _draw_line(ax, effect, curve, scale)
+        _draw_line(ax, effect, curve, axis_limits)
         return
     kept, whiskers = effect.frequent, np.array([curve.low, curve.high])
     points = effect.format_points()
     names = [points[i] for i in kept]
-    draw_bars(ax, names, curve.level[kept], whiskers[:, kept], words, "effect, with 90% interval")
+    draw_bars(ax, names, curve.level[kept], whiskers[:, kept], texts, "effect, with 90% interval")
     ax.axvline(curve.typical, **SECOND, label="typical row")
-    ax.set(xlim=(min(0.0, scale[0]), scale[1]), xlabel=f"predicted {curve.quantity}")
+    ax.set(xlim=(min(0.0, axis_limits[0]), axis_limits[1]), xlabel=f"predicted {curve.quantity}")
     set_ticks(ax.xaxis, max_ticks=5)
 
 
-def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, float]) -> None:
+def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", axis_limits: tuple[float, float]) -> None:
     size = len(one.points) - one.has_missing
     x = np.array(one.points[:size], dtype=float)
     log = bool(
         not one.is_day
         and x[0] >= 0
-        and wants_log(np.repeat(x, np.maximum(1, np.round(200 * one.share[:size])).astype(int)))
+        and needs_log_axis(np.repeat(x, np.maximum(1, np.round(200 * one.share[:size])).astype(int)))
     )
     if log:
         ax.set_xscale("function", **LOG_SCALE)
@@ -127,7 +126,7 @@ def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, fl
         ax.vlines(1.09, curve.low[size], curve.high[size], color=INK, linewidth=1.3, **beside)
         ax.plot([1.09], [curve.level[size]], "o", color=CONTRAST, markersize=5, **beside)
         ax.annotate("missing", (1.09, -0.04), xycoords="axes fraction", ha="center", va="top", fontsize=9)
-    ax.set(xlim=x[[0, -1]], ylim=scale, xlabel=shorten_label(one.name), ylabel=f"predicted {curve.quantity}")
+    ax.set(xlim=x[[0, -1]], ylim=axis_limits, xlabel=shorten_label(one.name), ylabel=f"predicted {curve.quantity}")
     set_ticks(ax.xaxis, log=log, max_ticks=3 if one.is_day else 7)
     if one.is_day:
         ax.xaxis.set_major_formatter(lambda value, position: format_day(value))
@@ -136,7 +135,11 @@ def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", scale: tuple[float, fl
 
 @use_style
 def draw_contributions(contributions: "Contributions", row: int, max_columns: int) -> "Figure":
-    """Draw the contributions to one row, the largest on top. Each bar starts where the bar above it ends."""
+    """Draw the contributions to the prediction of one row as bars, the largest on top.
+
+    Each bar starts where the bar above it ends. Only the `max_columns` largest contributions have a bar each; the
+    others are added up.
+    """
     parts = [(f"{name} = {shorten_label(cell)}", value) for name, cell, value in contributions.top(row, max_columns)]
     others = float(contributions.values[row].sum() - sum(value for _, value in parts))
     if contributions.values.shape[1] > len(parts):

@@ -1,7 +1,4 @@
-"""Figures with one panel, their labels, scales and named bars, and the image that reports embed.
-
-`draw_panel` makes a figure with one panel, and `render_svg` its image.
-"""
+"""Figures with a single panel: their layout, labels and scales, bars with names, and their SVG for reports."""
 
 import re
 import warnings
@@ -42,9 +39,9 @@ def draw_panel(
     margins: tuple[float, float] = PLAIN,
     title: str = "",
 ) -> "Figure":
-    """Make a figure with one panel and its legend above; `draw` is a function that draws into the panel's axes.
+    """Make a figure with one panel and a legend above it; `draw` is a function that draws into the panel's axes.
 
-    Sizes are in inches. `margins` are those at the left and at the right, such as `PLAIN`.
+    `height` and `width` are in inches. `margins` are the left and the right margin in inches, such as `PLAIN`.
     """
     figure = figure_class()((width, height))
     ax = figure.subplots()
@@ -70,10 +67,10 @@ def draw_panel(
 
 @use_style
 def render_svg(figure: "Figure", name: str, title: str, description: str) -> str:
-    """Render a figure as an SVG element of a page: with text as text, the page's colours, and reproducible bytes.
+    """Render a figure as an SVG element for an HTML page. Text stays text, and colours are those of the page.
 
-    `name` must be unique on the page; it prefixes all ids of the image. `title` and `description` are for screen
-    readers.
+    The result is reproducible. `name` must be unique on the page, because it prefixes all ids of the SVG. `title` and
+    `description` are for screen readers.
     """
     import matplotlib
 
@@ -95,7 +92,7 @@ def render_svg(figure: "Figure", name: str, title: str, description: str) -> str
 
 
 def shorten_label(point: object) -> str:
-    """Write a value or a name of a column as a label of limited width, which keeps its beginning and its end.
+    """Format a value or a column name as a label of limited width, which keeps its beginning and its end.
 
     >>> shorten_label("Aufnahme-Datum weekday"), shorten_label("ward")
     ('Aufnahme… weekday', 'ward')
@@ -109,7 +106,7 @@ def shorten_label(point: object) -> str:
 
 
 def _estimate_width(text: str) -> float:
-    """Estimate the width of a text in points, as in a wide font such as matplotlib's, or a little more."""
+    """Return an upper estimate of the width of a text in points, set in a wide font such as matplotlib's."""
     wide = sum(character in "mwMW%@…" or east_asian_width(character) in "WF" for character in text)
     narrow = sum(character in "fijlrtI .,:;'|()-" for character in text)
     upper = sum(character.isupper() and character not in "MWI" for character in text)
@@ -117,21 +114,21 @@ def _estimate_width(text: str) -> float:
 
 
 def _log1p(values: np.ndarray) -> np.ndarray:
-    """Return log(1 + x), which is finite at 0. The bar of 0 begins at -0.5."""
+    """Return log(1 + x), which is finite at 0. Values are raised to at least -0.75; the bar of 0 begins at -0.5."""
     return np.log1p(np.maximum(values, -0.75))
 
 
 LOG_SCALE = {"functions": (_log1p, np.expm1)}
 
 
-def wants_log(values: np.ndarray) -> bool:
+def needs_log_axis(values: np.ndarray) -> bool:
     """Return True if a linear axis would crowd most counts at one end, because the largest are far from the median."""
     return bool(values.max() > 60 and values.max() > 12 * (np.median(values) + 1))
 
 
-def bars_height(number: int) -> float:
-    """Return the height in inches of a figure with this number of named bars."""
-    return 0.35 + _AXIS_HEIGHT + _BAR_HEIGHT * number
+def bars_height(n_bars: int) -> float:
+    """Return the height in inches of a figure with `n_bars` horizontal bars."""
+    return 0.35 + _AXIS_HEIGHT + _BAR_HEIGHT * n_bars
 
 
 def draw_bars(
@@ -142,10 +139,10 @@ def draw_bars(
     texts: Sequence[str] = (),
     label: str = "",
 ) -> None:
-    """Draw named horizontal bars, the first on top.
+    """Draw horizontal bars with names, the first on top.
 
-    `lengths` are those of the bars, `whiskers` the ends of a line across the end of each bar, shape (2, bars). `texts`
-    are written at the right of the bars, and `label` is the name of the bars in the legend.
+    `whiskers` has the two ends of a line that is drawn across the end of each bar, shape (2, bars). `texts` are written
+    to the right of the bars, and `label` is their name in the legend.
     """
     positions = np.arange(len(names))
     ax.barh(positions, lengths, 0.66, **BAR, label=label)

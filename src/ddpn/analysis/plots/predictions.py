@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def summarize_tenths(mean: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Divide rows into tenths by predicted mean, to compare predictions with counts in each tenth.
+    """Divide rows into tenths by predicted mean, and compare predictions with counts in each tenth.
 
-    Return the mean prediction and the mean count of each tenth, and the half-width of the 95% interval of the latter.
+    Return three arrays with one value per tenth: the mean prediction, the mean count, and the half-width of the 95%
+    interval of the mean count.
     """
     order = np.argsort(mean, kind="stable")
     order = order[weight[order] > 0]
@@ -31,7 +32,7 @@ def summarize_tenths(mean: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tup
 
 
 def draw_pit(ax: "Axes", pit: Pit) -> None:
-    """Draw a PIT histogram with the range of chance."""
+    """Draw a PIT histogram with the 95% range of chance for each bar."""
     ax.axhspan(max(0.0, 1.0 - pit.chance), 1.0 + pit.chance, color=BAND, label="95% range of chance")
     bins = len(pit.heights)
     ax.bar(np.arange(bins) / bins, pit.heights, 1.0 / bins, align="edge", **BAR, alpha=0.75, label="rows")
@@ -46,25 +47,26 @@ def draw_scatter(
     ax: "Axes",
     label: str,
     mean: np.ndarray,
-    ends: np.ndarray,
+    interval_ends: np.ndarray,
     y: np.ndarray,
     inside: np.ndarray,
     tenths: tuple[np.ndarray, ...],
     log: bool,
 ) -> None:
-    """Draw observed counts y against predicted means, with intervals, and the means of tenths of the rows.
+    """Draw observed counts `y` against predicted means, with intervals, and the means of tenths of the rows.
 
-    `ends` has the lowest and the highest count of each row's interval, shape (2, rows). `inside` is True for rows whose
-    count is in its interval, and `tenths` is the result of `summarize_tenths`. With `log`, axes are logarithmic.
+    `label` is the label of the horizontal axis. `interval_ends` has the lowest and the highest count of each row's
+    interval, shape (2, rows). `inside` is True for rows whose count is in its interval. `tenths` is the result of
+    `summarize_tenths`. If `log` is True, axes are logarithmic.
     """
     if log:
         ax.set_xscale("function", **LOG_SCALE)
         ax.set_yscale("function", **LOG_SCALE)
-    ax.vlines(mean, *ends, color=SOFT, linewidth=1.2, label="90% interval")
+    ax.vlines(mean, *interval_ends, color=SOFT, linewidth=1.2, label="90% interval")
     ax.plot(mean[inside], y[inside], ".", color=INK, markersize=3.6, alpha=0.75, label="inside")
     ax.plot(mean[~inside], y[~inside], "x", color=CONTRAST, markersize=4.5, label="outside")
     ax.plot(*tenths[:2], **SECOND, label="mean of a tenth")
-    across, up = _axis_range(mean, log), _axis_range(np.concatenate([mean, *ends, y]), log)
+    across, up = _axis_range(mean, log), _axis_range(np.concatenate([mean, *interval_ends, y]), log)
     diagonal = [max(across[0], up[0]), min(across[1], up[1])]
     ax.plot(diagonal, diagonal, **REFERENCE)
     ax.set(xlim=across, ylim=up, xlabel=label, ylabel="observed")
@@ -73,7 +75,7 @@ def draw_scatter(
 
 
 def _axis_range(values: np.ndarray, log: bool) -> tuple[float, float]:
-    """Return the limits of an axis of counts. It starts at 0 unless much of the axis would be empty."""
+    """Return the limits of an axis for counts. It starts at 0 unless much of the axis would then be empty."""
     least, top = float(values.min()), 1.04 * max(float(values.max()), 1.0)
     if log:
         return 0.8 * least if least > 10 else 0.0, top
@@ -83,15 +85,15 @@ def _axis_range(values: np.ndarray, log: bool) -> tuple[float, float]:
 def plot_pit(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | None = None) -> "Figure":
     """Plot the PIT histogram of predictions, which is flat if they are calibrated.
 
-    A valley shows distributions that are too narrow, a hill distributions that are too wide, and a slope a bias. In 95%
-    of samples, chance leaves a bar inside the band.
+    A valley means that distributions are too narrow, a hill that they are too wide, and a slope that they are biased.
+    If predictions are calibrated, each bar ends inside the band in 95% of samples.
 
     Parameters
     ----------
     dist, y
         As for `ddpn.metrics.crps`.
     bins : int
-        Number of equally wide bins.
+        The number of bins, which have equal widths.
     weight : array-like, optional
         The weight of each row. Default: 1.
 

@@ -1,4 +1,4 @@
-"""`Evidence`: predictions and scores of all rows of a report."""
+"""`Evidence`: predictions and scores of the rows on which a report is based."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,16 +28,44 @@ _PREDICTED = ("mean", "low", "high", "expected", "aleatoric", "epistemic")
 
 
 class Evidence(NamedTuple):
-    """Everything that a report says about the evaluated rows: inputs, counts, predictions and scores.
+    """Rows on which a report is based, with their counts, predictions and scores.
 
     Arrays have one value per row.
-    `labels` are the names of the rows in the user's table, and `total` is the number of rows from which they were
-    drawn. `low` and `high` are the ends of the interval, `expected` is its probability. `components` is the number of
-    distributions per row in the mixture, `board` the leaderboard, and `calibrated` the number of rows on which
-    intervals were calibrated (0 if they were not). `ids` has the name and the values of a column that identifies rows.
-    `grouped` has the name of the groups by which intervals are calibrated, and the group of every row. `measured` has
-    the inputs from which the importance of columns is measured, if these are not `inputs`. `dists` are the
-    distributions of consecutive blocks of rows. `without_weight` is the number of rows of weight 0, which are left out.
+
+    Attributes
+    ----------
+    inputs : Inputs
+        The model and the rows, for explanations.
+    labels : array
+        The names of the rows in the user's table.
+    total : int
+        The number of rows from which the rows were drawn.
+    y, weight : array
+        The counts and the weights.
+    dists : list of CountDistribution
+        The predicted distributions of consecutive blocks of rows.
+    mean, low, high, expected : array
+        The predicted mean, the ends of the interval, and its probability.
+    scores : RowScores
+        The scores of the predictions.
+    aleatoric, epistemic : array
+        The two parts of the predicted variance.
+    components : int
+        The number of distributions in the mixture of a row.
+    board : Leaderboard
+        The leaderboard.
+    fingerprint : str
+        A digest of the rows.
+    calibrated : int
+        The number of rows on which intervals were calibrated; 0 if they were not.
+    ids : tuple or None
+        The name and the values of a column that identifies rows.
+    grouped : tuple or None
+        If intervals are calibrated by group, the name of the groups, and the group of every row.
+    measured : Inputs or None
+        The inputs from which the importance of columns is measured, if not from `inputs`.
+    without_weight : int
+        The number of rows of weight 0, which are left out.
     """
 
     inputs: Inputs
@@ -63,7 +91,7 @@ class Evidence(NamedTuple):
     without_weight: int = 0
 
     def distribution(self, row: int) -> CountDistribution:
-        """Return the predicted distribution of one row."""
+        """Return the predicted distribution of the row at position `row`."""
         for dist in self.dists:
             if row < dist.batch_shape[0]:
                 return dist.rows(torch.tensor([row]))
@@ -72,7 +100,7 @@ class Evidence(NamedTuple):
 
     @property
     def columns(self) -> list[Column]:
-        """The columns of the table."""
+        """The columns of the table, without exposure and upper bound."""
         return self.inputs.columns[: self.inputs.width]
 
     @property
@@ -87,7 +115,7 @@ class Evidence(NamedTuple):
         return bool(np.ptp(self.weight) > 0)
 
 
-def gather(
+def gather_evidence(
     model: FittedModel,
     sample: CountRows,
     baselines: Mapping[str, Distribution] | None = None,
@@ -100,10 +128,9 @@ def gather(
     max_rows: int | None = MAX_ROWS,
     total: int | None = None,
 ) -> Evidence:
-    """Predict and score the rows of positive weight; with `held_out`, out of fold. The arguments are `write_report`'s.
+    """Predict and score the rows of a report that have a positive weight. The arguments are as for `write_report`.
 
-    `names` are names to show for "exposure" and "upper". If there are more than `max_rows` rows, some are drawn.
-    `total` is the number of rows from which the sample was already drawn.
+    With `held_out`, rows are predicted and scored out of fold. `names` are names to show for "exposure" and "upper".
     """
     predictor: Predictor = model.predictor_
     leaks = [leak] if leak else []
@@ -152,10 +179,18 @@ def gather(
 
 
 class _PredictedBlock(NamedTuple):
-    """What a report keeps of the predictions of one block of rows.
+    """Summary of the predictions of one block of rows, which a report keeps.
 
-    `dist` has the distributions of recorded counts, `components` the number of components of each mixture, and `arrays`
-    one array for each name in `_PREDICTED`.
+    Attributes
+    ----------
+    dist : CountDistribution
+        The distributions of the recorded counts.
+    scores : RowScores
+        The scores of the predictions.
+    components : int
+        The number of distributions in the mixture of a row.
+    arrays : list of array
+        One array for each name in `_PREDICTED`.
     """
 
     dist: CountDistribution
@@ -165,7 +200,7 @@ class _PredictedBlock(NamedTuple):
 
 
 def _summarise_block(prediction: Prediction, rows: CountRows) -> _PredictedBlock:
-    """Compute the calibrated intervals, the parts of the variance and the scores of a block from its prediction."""
+    """Compute intervals, aleatoric and epistemic variance, and scores of a block of rows from its prediction."""
     mixture: Any = prediction.counts
     recorded = censor_rows(mixture, rows.limit)
     interval = replace(prediction, distribution=recorded).interval_with_probability(LEVEL)

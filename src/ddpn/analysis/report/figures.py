@@ -29,7 +29,7 @@ format_mean = partial(format_number, integers=False)
 
 
 class Figure(NamedTuple):
-    """A figure of the report. Its `name` is unique on the page."""
+    """Figure of a report, as SVG. Its `name` is unique on the page."""
 
     name: str
     title: str
@@ -38,17 +38,20 @@ class Figure(NamedTuple):
 
 
 def to_figure(drawing: "Drawing", name: str, title: str, description: str, caption: str = "") -> Figure:
-    """Convert a matplotlib figure to a figure of the report; `name` is unique, `description` is for screen readers."""
+    """Convert a matplotlib figure to a figure of the report.
+
+    `name` must be unique on the page. `title` and `description` are also for screen readers.
+    """
     return Figure(name, title, Markup(panels.render_svg(drawing, name, title, description)), caption)
 
 
 def draw_scatter(evidence: Evidence, target: str) -> Figure:
-    """Draw observed counts of `target` against predicted means, with intervals."""
+    """Draw observed counts of the target, named `target`, against predicted means, with intervals."""
     y, order = evidence.y, np.argsort(evidence.mean, kind="stable")
     rows = order[np.round(np.linspace(0, len(y) - 1, min(_MAX_POINTS, len(y)))).astype(int)]
     inside = evidence.scores.coverage[rows] > 0
     mean, low, high = (values[rows] for values in (evidence.mean, evidence.low, evidence.high))
-    log = panels.wants_log(np.concatenate([mean, high, y]))
+    log = panels.needs_log_axis(np.concatenate([mean, high, y]))
     description = f"{(~inside).sum()} of {len(rows)} rows shown are outside their {percent(LEVEL, 0)} interval."
     if len(rows) < len(y):
         description = f"{len(rows)} of {plural(len(y), 'row')}, evenly spread over the predictions. {description}"
@@ -59,7 +62,7 @@ def draw_scatter(evidence: Evidence, target: str) -> Figure:
         predictions.draw_scatter,
         label=f"predicted mean of {target}",
         mean=mean,
-        ends=np.array([low, high]),
+        interval_ends=np.array([low, high]),
         y=y[rows],
         inside=inside,
         tenths=predictions.summarize_tenths(evidence.mean, y, evidence.weight),
@@ -68,30 +71,35 @@ def draw_scatter(evidence: Evidence, target: str) -> Figure:
     return to_figure(panels.draw_panel(draw), "scatter", "Predicted and observed", description, caption)
 
 
-def draw_pit(pit: Pit, shape: str) -> Figure:
-    """Draw the PIT histogram; `shape` is a sentence about its shape."""
+def draw_pit(pit: Pit, caption: str) -> Figure:
+    """Draw the PIT histogram with a caption about its shape."""
     heights = "Heights from left to right: " + ", ".join(f"{height:.2f}" for height in pit.heights) + "."
-    return to_figure(panels.draw_panel(partial(predictions.draw_pit, pit=pit)), "pit", "PIT histogram", heights, shape)
+    return to_figure(
+        panels.draw_panel(partial(predictions.draw_pit, pit=pit)), "pit", "PIT histogram", heights, caption
+    )
 
 
-def draw_importance(importances: Importances, key: str, title: str) -> Figure:
-    """Draw the importance of the most important columns by the measure `key`: "crps", "mean" or "spread"."""
-    shown, words = importances.by(key)[:MAX_IMPORTANT_COLUMNS], []
-    digits = 0 if max(getattr(one, key).max() for one in shown) >= 1 else 1
+def draw_importance(importances: Importances, measure: str, title: str) -> Figure:
+    """Draw the importance of the most important columns by `measure`: "crps", "mean" or "spread"."""
+    shown, words = importances.by(measure)[:MAX_IMPORTANT_COLUMNS], []
+    digits = 0 if max(getattr(one, measure).max() for one in shown) >= 1 else 1
     for one in shown:
-        rounded = round(100 * one.strength(key), digits)
-        words.append(f"{rounded:{'+' if key == 'crps' and rounded else ''}.{digits}f}%")
-    draw = partial(explanations.draw_importance, importances=shown, of=key, words=words)
+        rounded = round(100 * one.strength(measure), digits)
+        words.append(f"{rounded:{'+' if measure == 'crps' and rounded else ''}.{digits}f}%")
+    draw = partial(explanations.draw_importance, importances=shown, measure=measure, texts=words)
     drawing = panels.draw_panel(draw, panels.bars_height(len(shown)), margins=panels.NAMED)
     caption = ""
     if len(importances.results) > len(shown):
         caption = f"The {len(shown)} largest of {plural(importances.columns, 'column')} are shown."
     description = "; ".join(f"{one.name}: {text}" for one, text in zip(shown, words, strict=True)) + "."
-    return to_figure(drawing, f"importance-{key}", title, description, caption)
+    return to_figure(drawing, f"importance-{measure}", title, description, caption)
 
 
-def draw_effect(effect: Effect, quantity: str, name: str, scale: tuple[float, float]) -> Figure:
-    """Draw the effect of a column on the "mean" or the "spread", on an axis with the limits `scale`."""
+def draw_effect(effect: Effect, quantity: str, name: str, axis_limits: tuple[float, float]) -> Figure:
+    """Draw the effect of a column on `quantity`, which is "mean" or "spread". `name` must be unique on the page.
+
+    `axis_limits` are the limits of the axis that shows the quantity.
+    """
     curve = getattr(effect, quantity)
     order = np.argsort(curve.level, kind="stable")
     points = effect.format_points()
@@ -99,7 +107,7 @@ def draw_effect(effect: Effect, quantity: str, name: str, scale: tuple[float, fl
     caption = f"From {low[0]} where {effect.name} is {low[1]} to {high[0]} where it is {high[1]}."
     if len(order) == 1:
         caption = f"{format_mean(curve.typical)}: these rows have one value only, {points[0]}."
-    draw = partial(explanations.draw_effect, effect=effect, curve=curve, scale=scale)
+    draw = partial(explanations.draw_effect, effect=effect, curve=curve, axis_limits=axis_limits)
     if effect.is_line:
         drawing = panels.draw_panel(draw, margins=panels.BESIDE if effect.has_missing else panels.PLAIN)
     else:
@@ -107,12 +115,15 @@ def draw_effect(effect: Effect, quantity: str, name: str, scale: tuple[float, fl
         if len(kept) < len(effect.points):
             caption += f" The {len(kept)} most frequent of {len(effect.points)} levels are shown."
         words = [format_mean(float(curve.level[i])) for i in kept]
-        drawing = panels.draw_panel(partial(draw, words=words), panels.bars_height(len(kept)), margins=panels.NAMED)
+        drawing = panels.draw_panel(partial(draw, texts=words), panels.bars_height(len(kept)), margins=panels.NAMED)
     return to_figure(drawing, name, f"{effect.name}: {quantity}", caption, caption)
 
 
 def draw_distribution(evidence: Evidence, row: int, name: str) -> Markup:
-    """Draw the predicted distribution of one row with its observed count, as SVG."""
+    """Draw the predicted distribution of one row with its observed count; return the figure as SVG.
+
+    `name` must be unique on the page.
+    """
     dist, y = evidence.distribution(row), float(evidence.y[row])
     levels = (_TAIL_LEFT_OUT, 1 - _TAIL_LEFT_OUT)
     tails = [float(dist.icdf(torch.tensor([level], dtype=torch.float64))) for level in levels]

@@ -1,4 +1,4 @@
-"""`write_report`: evaluate a fitted model and write one HTML file. `template.html` escapes all text."""
+"""`write_report`: evaluate a fitted model, and write the result as one HTML file."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -12,7 +12,7 @@ from torch.distributions import Distribution
 
 from ddpn.analysis.explanations.inputs import FittedModel
 from ddpn.analysis.report import sections
-from ddpn.analysis.report.evidence import gather
+from ddpn.analysis.report.evidence import gather_evidence
 from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import as_text
@@ -47,30 +47,30 @@ def write_report(
     model : estimator
         The fitted model.
     sample : CountRows
-        The test set. Its `labels` are the names of the rows. With a `group`, the verdict allows for similar rows within
-        groups.
+        The test set. Its `labels` are the names of the rows. If it has a `group`, the verdict allows for dependence
+        of rows within groups.
     baselines : mapping of str to Distribution, optional
-        The distributions that other models predict for the same rows, by name. For a Normal, the distribution of its
-        rounded values is scored.
+        The distributions that other models predict for the same rows, by name. A Normal is scored as the
+        distribution of its rounded values.
     task : mapping, optional
-        Information about the fit, such as "target", "command" and "split"; "note" says which rows are evaluated. All
-        entries are shown, and none is required.
+        Information about the fit, such as "target", "command" and "split"; "note" says which rows are evaluated.
+        All entries are shown, and none is required.
     warnings : sequence of str
         Sentences to show at the top.
     leak : str
         A sentence about a suspected target leak. It is shown at the top and rules out a positive verdict.
     scores_note : str
-        A sentence about the rows for which the scores hold, such as that these belong to new groups.
+        A sentence about the rows for which the scores hold, for example that they belong to new groups.
     ids : tuple of str and sequence, optional
         The name and the values of a column that identifies the rows.
     progress : callable, optional
         Called with the name of each step.
     held_out : CalibratedRows, optional
-        The same rows with out-of-fold predictions, if the model was cross-fitted to all of them. They are then scored
-        out of fold.
+        The same rows with out-of-fold predictions, if the model was cross-fitted to all of them. They are then
+        scored out of fold.
     max_rows : int or None
-        The most rows to use. From a larger test set, rows are drawn at random, always the same ones. None uses all
-        rows.
+        The largest number of rows to use. From a larger test set, rows are drawn at random, always the same ones.
+        None uses all rows.
     total : int, optional
         The number of rows of the test set, if `sample` was already drawn from it.
 
@@ -95,7 +95,7 @@ def write_report(
     fit_facts, step = dict(task or {}), progress or (lambda stage: None)
     target = str(fit_facts.get("target") or "y")
     names = {role: str(fit_facts[role]) for role in ("exposure", "upper") if fit_facts.get(role)}
-    evidence = gather(model, sample, baselines, leak, scores_note, ids, names, step, held_out, max_rows, total)
+    evidence = gather_evidence(model, sample, baselines, leak, scores_note, ids, names, step, held_out, max_rows, total)
     explanation = sections.explain_columns(evidence, step)
     step("Drawing figures")
     content = sections.collect_content(model, evidence, explanation, target, fit_facts)
@@ -119,9 +119,9 @@ def write_report(
 
 
 def render_page(content: Mapping[str, object], title: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
-    """Fill the template of the page, and return its HTML.
+    """Return the HTML of a report, which the template of the page makes from the contents.
 
-    `content` has the values of the template's names (`collect_content`). `facts` are shown below the title, and
+    `content` has a value for each name in the template (`collect_content`). `facts` are shown below the title, and
     `warnings` before the sections.
     """
     return _template().render(title=title, facts=facts, warnings=warnings, **content)
@@ -129,7 +129,7 @@ def render_page(content: Mapping[str, object], title: str, facts: Sequence[str],
 
 @cache
 def _template() -> jinja2.Template:
-    """Compile the template once. Undefined names are errors, and all text is escaped."""
+    """Compile the HTML template, once per process. It escapes all text, and undefined names are errors."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ddpn.analysis.report", ""),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""Groups of rows that share a value or a range of a column, with means over them."""
+"""Groups of rows by the values of a column, and means of counts, variances and scores over them."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -16,9 +16,18 @@ _RANGES = 5
 
 
 class RowGroup(NamedTuple):
-    """Rows that share a value or a range of values of a column, with weighted means over them for tables and sentences.
+    """Group of rows that share a value or a range of values of a column, with weighted means over these rows.
 
-    `effective_rows` is their effective number, which is smaller than `rows` if weights differ.
+    Attributes
+    ----------
+    column, label : str
+        The name of the column, and the value or range that the rows share.
+    rows : int
+        The number of rows.
+    effective_rows : float
+        The effective number of rows, which is smaller than `rows` if weights differ.
+    observed, aleatoric, epistemic, coverage, expected, mae : float
+        Means of the counts, of the two parts of the variance, and of the scores of `RowScores`.
     """
 
     column: str
@@ -38,14 +47,14 @@ class RowGroup(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The epistemic share of the variance."""
+        """The epistemic share of the predicted variance."""
         return self.epistemic / self.variance if self.variance > 0 else 0.0
 
 
 def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> RowGroup:
-    """Average counts, variances and scores over a group of rows, given by a mask or by positions.
+    """Average counts, variances and scores over a group of rows; `rows` is a mask or has the rows' positions.
 
-    `column` is the name of the column that defines the group, `label` the value or range that its rows share.
+    `column` is the name of the column that defines the group, and `label` the value or range that its rows share.
     """
     scores, weight = evidence.scores, evidence.weight[rows]
     values = (evidence.y, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.expected, scores.mae)
@@ -59,9 +68,9 @@ def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarra
 
 
 def group_by_column(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
-    """Group the evaluated rows by the values, levels or ranges of the column at `position`.
+    """Group the rows of a report by the values, levels or ranges of the column at `position`.
 
-    Rare levels and missing values come last.
+    Rare levels (together) and missing values come last.
     """
     column, grid = columns[position], make_grid(columns, position, _RANGES)
     is_day = column.name in evidence.inputs.day_columns

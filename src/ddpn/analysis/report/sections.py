@@ -1,4 +1,4 @@
-"""The content of each section of a report: numbers, sentences and figures, which `template.html` lays out."""
+"""Contents of the sections of a report (numbers, sentences and figures), which `template.html` lays out."""
 
 import json
 import platform
@@ -83,9 +83,18 @@ Facts = list[tuple[str, str]]
 
 
 class Card(NamedTuple):
-    """What a report shows of a single row: a figure of its distribution, its prediction and scores, and its columns.
+    """What a report shows about a single row.
 
-    `facts` are the prediction and the scores, and `values` some columns of the row with their values.
+    Attributes
+    ----------
+    title : str
+        The name of the row.
+    svg : Markup
+        A figure of its predicted distribution.
+    facts : list of (name, value)
+        Its prediction and scores.
+    values : list of (name, value)
+        Some of its columns with their values.
     """
 
     title: str
@@ -97,10 +106,13 @@ class Card(NamedTuple):
 def collect_content(
     model: FittedModel, evidence: Evidence, explanation: Explanation, target: str, task: JsonObject
 ) -> dict[str, object]:
-    """Collect everything that the template shows, by its names in the template. The template skips empty sections."""
+    """Return the contents of all sections of a report, keyed by their names in the template.
+
+    The template skips empty sections. `target` is the name of the target, and `task` is as for `write_report`.
+    """
     board, pit = evidence.board, Pit.from_blocks(evidence.dists, evidence.y, evidence.weight)
     importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns), 0, 0)
-    groups_of_columns = important_groups(importances, evidence)
+    groups_of_columns = group_by_important_columns(importances, evidence)
     mood, sign = _MOODS[board.verdict.level]
     best, worst = collect_rows(evidence, importances)
     return {
@@ -138,7 +150,10 @@ def collect_content(
 
 
 def describe_verdict(evidence: Evidence, target: str, pit: Pit, groups: list[RowGroup]) -> Facts:
-    """Return sentences about errors of `target`, intervals, calibration and uncertainty, as (topic, sentences)."""
+    """Return sentences about errors, intervals, calibration and uncertainty, as a list of (topic, sentences).
+
+    `target` is the name of the target, and `groups` are groups of rows that may be uncertain or badly covered.
+    """
     board = evidence.board
     return [
         ("Typical error", describe_errors(evidence, target)),
@@ -150,7 +165,7 @@ def describe_verdict(evidence: Evidence, target: str, pit: Pit, groups: list[Row
 
 
 def describe_left_out_rows(evidence: Evidence) -> list[str]:
-    """Write sentences about rows of the test set that the report leaves out; return an empty list if there are none.
+    """Return sentences about rows of the test set that the report leaves out; the list may be empty.
 
     Rows are left out if their weight is 0 or, in a large test set, if they were not drawn.
     """
@@ -160,7 +175,7 @@ def describe_left_out_rows(evidence: Evidence) -> list[str]:
 
 
 def summarize_counts(evidence: Evidence, target: str) -> Facts:
-    """Summarize the counts of `target`, exposures and weights in a few numbers."""
+    """Summarize the counts of the target, named `target`, and exposures and weights, as a list of (name, value)."""
     y, weight = evidence.y, evidence.weight
     centre = weighted_mean(y, weight)
     facts = [
@@ -182,9 +197,9 @@ def summarize_counts(evidence: Evidence, target: str) -> Facts:
 
 
 def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[TextTable, str] | None:
-    """Return a table of the coverage in each group by which intervals are calibrated, and the groups' sizes as text.
+    """Tabulate the coverage within each group, if intervals are calibrated by group; otherwise return None.
 
-    Return None if intervals are not calibrated by group.
+    Also return the number of calibration rows of each group as text.
     """
     if evidence.grouped is None or predictor.calibration.groups is None:
         return None
@@ -196,7 +211,7 @@ def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[
 
 
 def tabulate_groups(groups: list[RowGroup], subject: str = "Uncertainty") -> TextTable:
-    """Make a table with the counts, errors and uncertainty of each group of rows; its caption begins with `subject`."""
+    """Return a table of counts, errors and uncertainty with a line per group; its caption begins with `subject`."""
     headings = (
         groups[0].column,
         "Rows",
@@ -218,14 +233,14 @@ def tabulate_groups(groups: list[RowGroup], subject: str = "Uncertainty") -> Tex
 
 
 def group_by_mean(evidence: Evidence) -> list[RowGroup]:
-    """Divide rows into up to five groups by predicted mean, in ascending order."""
+    """Divide rows into up to five groups of nearly equal size by predicted mean, in ascending order."""
     parts = np.array_split(np.argsort(evidence.mean, kind="stable"), min(_MAX_MEAN_GROUPS, len(evidence.mean)))
     labels = (" to ".join(format_number(float(f"{evidence.mean[row]:.3g}")) for row in part[[0, -1]]) for part in parts)
     return [summarize_group("predicted mean", label, evidence, part) for label, part in zip(labels, parts, strict=True)]
 
 
-def important_groups(importances: Importances, evidence: Evidence) -> list[list[RowGroup]]:
-    """Group the evaluated rows by each of the most important columns; return one list of groups per column."""
+def group_by_important_columns(importances: Importances, evidence: Evidence) -> list[list[RowGroup]]:
+    """Group rows by each of the most important columns; return a list with the groups of each column."""
     columns = [column for column in importances.by("crps")[:_MAX_GROUPING_COLUMNS] if column.crps.mean() > 0]
     return [group_by_column(evidence.inputs.columns, column.position, evidence) for column in columns]
 
@@ -234,7 +249,7 @@ def important_groups(importances: Importances, evidence: Evidence) -> list[list[
 
 
 def explain_columns(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
-    """Measure the importance of every column, and the effects of the most important ones."""
+    """Measure the importance of every column, and the effects of the columns that change predictions most."""
     measured = evidence.inputs if evidence.measured is None else evidence.measured
     importances = importance(measured, seed=SEED, progress=progress)
     if not importances.results:
@@ -264,7 +279,10 @@ def draw_effects(effects: Effects) -> list[tuple[Figure, Figure]]:
 
 
 def collect_rows(evidence: Evidence, importances: Importances) -> tuple[list[Card], list[Card]]:
-    """Collect the rows that were predicted best and worst by CRPS. Their most important columns come first."""
+    """Describe the rows with the best and those with the worst predictions by CRPS; return a list of cards for each.
+
+    The most important columns of a row come first.
+    """
     width = evidence.inputs.width
     order = [one.position for one in importances.by("crps") if one.position < width]
     order += [position for position in range(width) if position not in set(order)]
@@ -278,7 +296,11 @@ def collect_rows(evidence: Evidence, importances: Importances) -> tuple[list[Car
 
 
 def describe_row(evidence: Evidence, row: int, name: str, columns: Sequence[int]) -> Card:
-    """Describe a row: its distribution, its prediction and scores, and some of its columns."""
+    """Return the card of a row: its distribution, its prediction and scores, and its values in some columns.
+
+    `name` is the name of the figure, which must be unique on the page. `columns` are the positions of the columns to
+    show.
+    """
     title = f"Row {evidence.labels[row]}"
     if evidence.ids is not None:
         title += f", {evidence.ids[0]} {evidence.ids[1][row]}"
@@ -304,7 +326,7 @@ def describe_row(evidence: Evidence, row: int, name: str, columns: Sequence[int]
 
 
 def describe_members(model: FittedModel) -> str:
-    """Describe the members of the mixture with their weights, such as "5 networks (80%) + GLM (20%)"."""
+    """Return the members of the mixture with their weights as text, such as "5 networks (80%) + GLM (20%)"."""
     predictor, parts = model.predictor_, []
     for name, member in predictor.active_members.items():
         label = format_member_label(name, member)
@@ -318,13 +340,16 @@ def describe_members(model: FittedModel) -> str:
 
 
 def describe_likelihood(model: FittedModel) -> str:
-    """Return the name of the likelihood, or the names of mixed likelihoods."""
+    """Return the likelihood of a model or, if there are several, their names with commas."""
     likelihood = getattr(model, "likelihood", "")
     return likelihood if isinstance(likelihood, str) else ", ".join(map(str, likelihood))
 
 
 def describe_rows(model: FittedModel) -> str:
-    """Describe how many rows a model was fitted to, such as "755 rows, 5-fold cross-fitted"; "" if unknown."""
+    """Return the number of rows to which a model was fitted as text, such as "755 rows, 5-fold cross-fitted".
+
+    The text is empty if the number is unknown.
+    """
     if (n_rows := getattr(model, "n_rows_", None)) is None:
         return ""
     copies = [len(get_fold_copies(member)) for member in model.predictor_.active_members.values()]
@@ -333,7 +358,7 @@ def describe_rows(model: FittedModel) -> str:
 
 
 def collect_reproduction_facts(model: FittedModel, evidence: Evidence, task: JsonObject) -> Facts:
-    """Collect everything that is needed to reproduce the numbers of the report, as pairs of name and value."""
+    """Return everything that is needed to reproduce the numbers of a report, as a list of (name, value)."""
 
     def one_line(value: object) -> str:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

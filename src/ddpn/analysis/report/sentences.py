@@ -1,6 +1,6 @@
 """Sentences of a report about errors, coverage, PIT, recalibration and uncertainty.
 
-The headline of a report comes from `ddpn.analysis.verdict`, which every command shares.
+The headline of a report is the verdict, which `ddpn.analysis.verdict` writes for all commands.
 """
 
 import numpy as np
@@ -24,7 +24,10 @@ _MIN_DISAGREEMENT = 0.02
 
 
 def describe_errors(evidence: Evidence, target: str) -> str:
-    """Describe the typical error of a single prediction of `target`, and the bias if it is notable."""
+    """Describe the typical error of a prediction and, if it is large enough to report, the bias.
+
+    `target` is the name of the target.
+    """
     y, weight, error = evidence.y, evidence.weight, evidence.scores.mae
     level = weighted_mean(y, weight)
     half, most = (weighted_quantile(error, weight, q) for q in (0.5, 0.9))
@@ -43,9 +46,10 @@ def describe_errors(evidence: Evidence, target: str) -> str:
 
 
 def describe_coverage(evidence: Evidence, evaluation: Evaluation) -> str:
-    """Describe how many rows lie inside their interval, with the uncertainty, and compare this with the expectation.
+    """Describe how many counts lie inside their intervals, and compare this with the expectation.
 
-    The expectation is the mean probability of the intervals by their own distributions.
+    The expected coverage is the mean probability of the intervals by their own distributions. The sentence contains a
+    confidence interval of the coverage.
     """
     asked, expected = percent(LEVEL, 0), evaluation.expected
     low, high = wilson_interval(evaluation.coverage, evaluation.independent_rows)
@@ -70,7 +74,7 @@ def describe_coverage(evidence: Evidence, evaluation: Evaluation) -> str:
 
 
 def describe_pit(pit: Pit) -> str:
-    """Describe what the shape of the PIT histogram means, if it is more than chance."""
+    """Describe the shape of the PIT histogram and what it means, if it is more than chance."""
     if pit.shape == "flat":
         return "The PIT histogram is flat except for chance: there is no evidence against the predicted distributions."
     if pit.shape == "uneven":
@@ -80,7 +84,7 @@ def describe_pit(pit: Pit) -> str:
 
 
 def describe_recalibration(recalibration: Recalibration | None) -> str:
-    """Describe whether the predicted distributions are recalibrated, and the gain on held-out rows."""
+    """Describe whether predicted distributions are recalibrated, and how much this lowers the CRPS of held-out rows."""
     if recalibration is None:
         return ""
     gain = f"{format_number(recalibration.gain)} ± {format_number(recalibration.error)} (mean and standard error)"
@@ -101,7 +105,7 @@ def describe_recalibration(recalibration: Recalibration | None) -> str:
 
 
 def describe_uncertainty(evidence: Evidence, groups: list[RowGroup]) -> list[tuple[str, str]]:
-    """Explain why the model is uncertain, and where its intervals are too narrow; return (topic, sentences)."""
+    """Describe why the model is uncertain, and in which group its intervals are too narrow, as (topic, sentences)."""
     whole = summarize_group("", "all rows", evidence, np.arange(len(evidence.y)))
     min_rows = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
     large = [group for group in groups if group.rows >= min_rows]
