@@ -14,7 +14,7 @@ from ddpn.tables.groups import label_groups
 from ddpn.tables.reading import read_table
 from ddpn.tables.seen_rows import SeenRows, hash_sample_rows
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.preparing import fingerprint, prepare
+from ddpn.workflow.preparing import compute_fingerprint, prepare
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_parts_have_different_groups(panel):
     parts = [set(part.group.tolist()) for part in (result.train, result.validation, result.test)]
     assert len(set().union(*parts)) == sum(map(len, parts)) == 60
     equal = prepare(panel.drop("year"), FitConfig(target="visits", drop=("person",), group=(EQUAL_INPUTS,)))
-    assert not set(equal.known.X.column("age").values) & set(equal.test.X.column("age").values)
+    assert not set(equal.train_and_validation.X.column("age").values) & set(equal.test.X.column("age").values)
     assert "inputs" in equal.split.meaning
 
 
@@ -78,7 +78,7 @@ def test_missing_values_are_reported(panel):
 def test_groups_are_part_of_the_fingerprint(panel):
     plan = FitConfig(target="visits", group=("person",))
     other = panel.with_columns(person=pl.col("person").reverse() // 2)
-    assert fingerprint(prepare(panel, plan).sample) != fingerprint(prepare(other, plan).sample)
+    assert compute_fingerprint(prepare(panel, plan).sample) != compute_fingerprint(prepare(other, plan).sample)
 
 
 # Rows of fit ----------------------------------------------------------------------------------------------------------

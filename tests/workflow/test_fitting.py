@@ -23,7 +23,7 @@ from ddpn.tables.row_draw import draw_sample
 from ddpn.workflow import fitting, preparing
 from ddpn.workflow.fitting import fit, fit_into
 from ddpn.workflow.model_folder import CHECKPOINT, load
-from ddpn.workflow.preparing import identity, prepare
+from ddpn.workflow.preparing import compute_identity, prepare
 
 #: Batches of 70 in 210 training rows.
 STEPS = 3
@@ -32,7 +32,7 @@ STEPS = 3
 def test_the_task_has_all_about_the_fit(patients_fit, patients):
     task = patients_fit.folder.task
     assert task["format"] == 3
-    assert task["identity"] == identity(patients)
+    assert task["identity"] == compute_identity(patients)
     assert task["split"] == {
         "how": "at random by seed 0",
         "meaning": "",

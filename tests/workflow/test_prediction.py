@@ -21,7 +21,7 @@ from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import ModelFolder, load, read_task
 from ddpn.workflow.prediction import predict, predict_rows
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.rows_to_score import rows_to_score
+from ddpn.workflow.rows_to_score import choose_rows_to_score
 
 COLUMNS = [
     "mean", "median", "mode", "lower", "upper", "interval_probability", "aleatoric", "epistemic", "stddev",
@@ -124,10 +124,10 @@ def test_of_the_table_of_fit_only_test_rows_are_scored(folder, table):
 
 
 def test_of_another_table_all_rows_are_scored(folder, new):
-    rows = rows_to_score(folder, new)
+    rows = choose_rows_to_score(folder, new)
     assert (len(rows.sample), rows.note, rows.folds) == (50, "", None)
     assert rows.sample.labels.tolist() == list(range(1, 51))
-    assert rows_to_score(folder, new.drop("weight")).sample.weight is None
+    assert choose_rows_to_score(folder, new.drop("weight")).sample.weight is None
 
 
 @pytest.mark.parametrize("role", ["split_column", "time"])
@@ -137,32 +137,32 @@ def test_the_table_of_fit_needs_the_column_that_splits_it(folder, table, new, ro
     split = ModelFolder(folder.model, folder.task | {"plan": plan})
     with pytest.raises(InputError, match=r"No column named 'part'\. The model was fitted to this table"):
         evaluate(split, table)
-    assert rows_to_score(split, new).note == ""
+    assert choose_rows_to_score(split, new).note == ""
     if role == "split_column":
-        assert len(rows_to_score(split, marked).sample) == 150
+        assert len(choose_rows_to_score(split, marked).sample) == 150
 
 
 def test_rows_of_weight_zero_are_not_scored(folder, new):
     some = new.with_columns(weight=pl.Series([0, 1] * 25))
-    assert rows_to_score(folder, some).sample.labels.tolist() == list(range(2, 51, 2))
+    assert choose_rows_to_score(folder, some).sample.labels.tolist() == list(range(2, 51, 2))
 
 
 def test_rows_without_a_target_are_not_scored_and_counted(folder, new, table):
     some = new.with_columns(visits=pl.when(pl.int_range(pl.len()) % 10 != 3).then("visits"))
-    rows = rows_to_score(folder, some)
+    rows = choose_rows_to_score(folder, some)
     sample, note = rows.sample, rows.note
     assert note == "5 rows without a value of 'visits' were left out."
     assert (len(sample), 4 in sample.labels) == (45, False)
     assert evaluate(folder, some)["note"] == note
     mixed = pl.concat([table.head(1), some])
-    assert rows_to_score(folder, mixed).note.startswith(note)
+    assert choose_rows_to_score(folder, mixed).note.startswith(note)
 
 
 def test_rows_of_fit_are_recognised_in_any_order(folder, table, patients, tmp_path):
     folder.save(tmp_path / "model")
     again = load(tmp_path / "model")
     order = np.random.default_rng(0).permutation(300)
-    rows = rows_to_score(again, table[order])
+    rows = choose_rows_to_score(again, table[order])
     assert rows.note == "240 of 300 rows were used to fit the model and are left out of the scores."
     assert set(order[rows.sample.labels - 1].tolist()) == set(patients.split.rows.test.tolist())
     scores, usual = evaluate(again, table[order]), folder.task["scores"]
@@ -200,7 +200,7 @@ def test_a_table_that_was_fitted_as_a_whole_is_scored_out_of_fold(cross_fitted_f
 
 
 def test_no_copy_that_scores_a_row_was_fitted_to_it(cross_fitted_folder, table):
-    held_out = rows_to_score(cross_fitted_folder, table).predict_out_of_fold(cross_fitted_folder)
+    held_out = choose_rows_to_score(cross_fitted_folder, table).predict_out_of_fold(cross_fitted_folder)
     rows = held_out.held_out.rows
     assert sorted(rows.labels.tolist()) == list(range(1, 301))
     assert len(held_out.parts) == 5
@@ -214,12 +214,12 @@ def test_no_copy_that_scores_a_row_was_fitted_to_it(cross_fitted_folder, table):
 
 
 def test_new_rows_beside_those_of_fit_are_scored_alone(cross_fitted_folder, table, new):
-    rows = rows_to_score(cross_fitted_folder, pl.concat([table, new]))
+    rows = choose_rows_to_score(cross_fitted_folder, pl.concat([table, new]))
     assert rows.note == "300 of 350 rows were used to fit the model and are left out of the scores."
     assert rows.folds is None
     assert rows.sample.labels.tolist() == list(range(301, 351))
     with pytest.raises(InputError, match="All 300 rows were used to fit the model"):
-        rows_to_score(cross_fitted_folder, table[::-1])
+        choose_rows_to_score(cross_fitted_folder, table[::-1])
 
 
 def test_reports_and_explanations_of_a_table_that_was_fitted_as_a_whole(cross_fitted_folder, table, new):

@@ -12,7 +12,7 @@ from ddpn.tables.columns import Kind
 from ddpn.tables.files import read_file
 from ddpn.workflow.column_roles import find_roles
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.preparing import fingerprint, identity, prepare
+from ddpn.workflow.preparing import compute_fingerprint, compute_identity, prepare
 
 
 def test_samples_are_the_rows_of_the_split(patients, table):
@@ -89,7 +89,7 @@ ONE = CountRows(pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"]}), np.arange
 
 def test_a_fingerprint_follows_names_and_values():
     same = CountRows(ONE.X.clone(), ONE.y.copy(), ONE.weight.copy(), labels=np.array([7, 8, 9]))
-    assert fingerprint(same) == fingerprint(ONE)
+    assert compute_fingerprint(same) == compute_fingerprint(ONE)
     others = [
         ONE.replace(y=ONE.y + 1),
         ONE.replace(weight=None),
@@ -97,7 +97,7 @@ def test_a_fingerprint_follows_names_and_values():
         ONE.replace(X=ONE.X.rename({"a": "c"})),
         ONE.rows(np.array([0, 2, 1])),
     ]
-    assert len({fingerprint(sample) for sample in (ONE, *others)}) == 6
+    assert len({compute_fingerprint(sample) for sample in (ONE, *others)}) == 6
 
 
 def test_another_plan_or_table_has_another_identity(patients, table, plan):
@@ -107,8 +107,8 @@ def test_another_plan_or_table_has_another_identity(patients, table, plan):
         prepare(table, plan(model={"training_options": {"lr": 0.1}})),
         prepare(table.with_columns(age=pl.lit(1.0)), plan(use=("age",))),
     ]
-    assert len({identity(variant) for variant in (patients, *others)}) == 5
-    assert identity(prepare(table, plan())) == identity(patients)
+    assert len({compute_identity(variant) for variant in (patients, *others)}) == 5
+    assert compute_identity(prepare(table, plan())) == compute_identity(patients)
 
 
 def test_columns_that_follow_time_are_known_where_rows_are_split_by_it(table, plan):

@@ -8,7 +8,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.tables import blocks as table_blocks
 from ddpn.tables.table import Table
 from ddpn.workflow.examining import collect_report_arguments, evaluate, explain_rows, explain_table, monitor
-from ddpn.workflow.rows_to_score import rows_to_score
+from ddpn.workflow.rows_to_score import choose_rows_to_score
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def make_long_table(tmp_path, monkeypatch):
 
 def test_a_long_table_is_scored_as_a_frame_is(folder, new, make_long_table):
     assert len(make_long_table(new).list_blocks()) == 5
-    rows, expected = rows_to_score(folder, make_long_table(new)), rows_to_score(folder, new)
+    rows, expected = choose_rows_to_score(folder, make_long_table(new)), choose_rows_to_score(folder, new)
     assert rows.sample.compute_digest() == expected.sample.compute_digest()
     assert rows.sample.labels.tolist() == expected.sample.labels.tolist()
     assert rows.note == expected.note == "6 rows without a value of 'visits' were left out."
@@ -49,17 +49,17 @@ def test_a_long_table_is_scored_as_a_frame_is(folder, new, make_long_table):
 
 
 def test_the_table_of_the_fit_is_recognised_in_blocks(folder, table, new, make_long_table):
-    rows = rows_to_score(folder, make_long_table(table))
+    rows = choose_rows_to_score(folder, make_long_table(table))
     assert rows.note == "The model was fitted to this table, so only its 60 test rows are scored."
-    both = rows_to_score(folder, make_long_table(pl.concat([new, table], how="vertical_relaxed")))
+    both = choose_rows_to_score(folder, make_long_table(pl.concat([new, table], how="vertical_relaxed")))
     assert "240 of " in both.note
     assert both.sample.labels.max() > 300
 
 
 def test_of_more_rows_some_are_drawn_and_that_is_said_everywhere(folder, new, make_long_table):
-    rows, total = rows_to_score(folder, make_long_table(new), 90), rows_to_score(folder, new).total
+    rows, total = choose_rows_to_score(folder, make_long_table(new), 90), choose_rows_to_score(folder, new).total
     assert (len(rows.sample), rows.total) == (90, total)
-    every = rows_to_score(folder, new).sample
+    every = choose_rows_to_score(folder, new).sample
     assert rows.sample.weight.sum() == pytest.approx(every.weight.sum())
     assert rows.frame["visits"].to_list() == rows.sample.y.tolist()
     assert new["severity"].to_numpy()[rows.sample.labels - 1].tolist() == rows.frame["severity"].to_list()

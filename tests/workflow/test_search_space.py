@@ -6,7 +6,7 @@ import pytest
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.search_space import RANGES, SETTINGS, check_search, default_settings, with_settings
+from ddpn.workflow.search_space import RANGES, SETTINGS, apply_settings, check_search, default_settings
 
 PLAN = FitConfig(target="y", n_networks=2)
 EVERYTHING = {
@@ -20,7 +20,7 @@ def test_defaults_are_tried_and_every_choice_is_a_valid_plan(name):
     default, tried = default_settings([name])[name], SETTINGS[name]
     assert tried[0] < default < tried[1] if name in RANGES else default in tried
     for value in tried:
-        with_settings(PLAN, {name: value}).regressor().build_options()
+        apply_settings(PLAN, {name: value}).make_regressor().build_options()
 
 
 def test_limits_and_names_of_a_search_are_read():
@@ -32,7 +32,7 @@ def test_limits_and_names_of_a_search_are_read():
 
 def test_chosen_settings_replace_those_of_the_plan():
     plan = FitConfig(target="y", training_options={"clip": 1.0})
-    made = with_settings(plan, {"lr": 0.1, "likelihood": "poisson*2", "epochs": 4, "hidden": "64-32"})
+    made = apply_settings(plan, {"lr": 0.1, "likelihood": "poisson*2", "epochs": 4, "hidden": "64-32"})
     assert made.estimator_options == {"fractional": "error", "likelihood": "poisson",
                      "training_options": {"clip": 1.0, "lr": 0.1},
                      "head_options": {"components": 2}, "epochs": 4, "hidden": (64, 32)}  # fmt: skip

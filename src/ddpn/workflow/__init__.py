@@ -1,1 +1,1 @@
-"""From a table to a fitted and evaluated model folder, and from a model folder to predictions. Nothing is printed."""
+"""Fit and evaluate models of tables, save them in folders, and predict with saved models. Nothing is printed."""

@@ -1,4 +1,4 @@
-"""Decide what each column of a table is for, and which columns are useless. Imports no torch."""
+"""Decide what each column of a table is used for, and which columns are useless. Imports no torch."""
 
 from dataclasses import replace
 
@@ -18,9 +18,9 @@ from ddpn.workflow.config import FitConfig
 
 
 def find_roles(frame: pl.DataFrame, plan: FitConfig) -> Roles:
-    """Decide what each column is for: target, exposure and other roles, which the plan names, or a feature.
+    """Decide what each column is used for: as a feature, or in a role that the plan names, such as the target.
 
-    Columns that look useless are left out. The plan's `drop` and `use` override what the values suggest.
+    Columns that look useless are left out. The plan's `use` keeps such columns, and `drop` leaves out others.
     """
     plan = plan.resolve_columns(frame.columns)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
@@ -72,12 +72,15 @@ def _profile_column(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]
     )
 
 
-def _explain_uselessness(values: pl.Series, column: TableColumn, distinct: int, plan: FitConfig) -> str:
-    """Return the reason why a column looks useless, such as "no values"; "" if it looks useful."""
+def _explain_uselessness(values: pl.Series, column: TableColumn, n_distinct: int, plan: FitConfig) -> str:
+    """Return the reason why a column looks useless, such as "no values"; return "" if it looks useful.
+
+    `n_distinct` is the number of distinct values that are not missing.
+    """
     present = len(values) - values.null_count()
-    if distinct == 0:
+    if n_distinct == 0:
         return "no values"
-    if distinct == 1 and present == len(values):
+    if n_distinct == 1 and present == len(values):
         return "the same value in every row"
     if column.name in plan.group:
         option = format_argument("use", [column.name])

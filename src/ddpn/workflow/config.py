@@ -1,7 +1,7 @@
-"""`FitConfig`: the options of a fit, such as roles of columns, the split, and the model. Imports no torch.
+"""`FitConfig`: all options of a fit, such as the roles of columns, the split, and the model. Imports no torch.
 
-`FitConfig` is the only declaration of these options. Its fields are the keys of a settings file, the options of the
-commands, and the arguments in Python.
+The options are declared only here. The fields of `FitConfig` are the keys of a settings file, the options of `ddpn
+fit`, `tune` and `diagnose`, and the arguments of `FitConfig(...)` in Python.
 """
 
 import tomllib
@@ -64,12 +64,12 @@ def _check_names(names: object, info: ValidationInfo) -> tuple[str, ...]:
 
 
 def _read_columns(value: object, info: ValidationInfo) -> tuple[str, ...]:
-    """Convert one or several names of columns to a tuple. A text is one name, because names may contain commas."""
+    """Convert a column name or a list of them to a tuple. A string is one name, because names may contain commas."""
     return _check_names([value] if isinstance(value, str) else value, info)
 
 
 def _read_names(value: object, info: ValidationInfo) -> tuple[str, ...] | None:
-    """Convert a list of names, or a text with names that are separated by commas, to a tuple."""
+    """Convert a list of names, or a string of names separated by commas, to a tuple."""
     if value is None:
         return None
     words = split_words(value) if isinstance(value, str) else value
@@ -115,9 +115,9 @@ Text = Annotated[str, SkipValidation]
 
 
 class ModelConfig(BaseModel):
-    """The part of a `FitConfig` that becomes arguments of the estimator. None stands for the estimator's default.
+    """The options of a `FitConfig` that are passed on to the estimator. None means the estimator's default.
 
-    `components` and `beta` are options of the likelihood, which may also be given in `head_options`.
+    `components` and `beta` become entries of the estimator's `head_options`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -141,7 +141,7 @@ class ModelConfig(BaseModel):
 
     @property
     def estimator_options(self) -> JsonObject:
-        """The arguments of the estimator that are not None."""
+        """The estimator's arguments, without those that are None."""
         options = {name: getattr(self, name) for name in ModelConfig.model_fields if getattr(self, name) is not None}
         head_options = {name: options.pop(name) for name in ("components", "beta") if name in options}
         return options | ({"head_options": options.get("head_options", {}) | head_options} if head_options else {})
@@ -150,32 +150,35 @@ class ModelConfig(BaseModel):
 class FitConfig(ModelConfig):
     """The options of a fit: the target, the roles of columns, the split and the model.
 
-    They are validated as far as this is possible without a table. For options of the model, None stands for the
-    estimator's default.
+    Whatever can be checked without the table is checked at once. For options of the model, None means the estimator's
+    default.
 
     Parameters
     ----------
     target : str
         The column of counts.
     exposure, weight : str, optional
-        The column with the known scale of each row, and the column with its weight.
+        The columns with the exposure and with the weight of each row.
     upper_column : str, optional
         The column with the largest possible count of each row.
     censored : str, optional
-        The column that marks counts that stand for that many or more.
-    drop, use : tuple of str
-        Columns to leave out; and columns to keep that would be left out or suspected as leaks.
+        The column that is true in rows whose count is right-censored (that many or more).
+    drop : tuple of str
+        Columns to leave out.
+    use : tuple of str
+        Columns to keep although they look useless or like leaks of the target.
     category : tuple of str
         Columns of numbers to treat as categories.
     missing : tuple of str
         Further words and numbers that stand for a missing value.
     group : tuple of str
-        Columns that say which rows belong together, such as a person. The rows of a group share a fold, and are all
-        training, all validation or all test rows. These columns are not inputs, unless `use` names them. With
-        "equal-inputs", rows with equal or nearly equal inputs form a group.
-    split_column, time : str, optional
-        Split rows by a column (with train, validation or test), or by time, where the last rows become test rows.
-        Default: at random.
+        Columns that identify groups of rows, such as persons. All rows of a group go to the same fold and to the same
+        part of the split. These columns are not inputs, unless `use` names them. With "equal-inputs", rows with equal
+        or nearly equal inputs form a group.
+    split_column : str, optional
+        The column that says whether a row is a "train", "validation" or "test" row. Default: rows are split at random.
+    time : str, optional
+        The column of times by which rows are split. The last rows become test rows.
     test_size : float, optional
         The share of rows to hold out as test rows. By default, up to 5,000 rows are all fitted, and scored out of fold.
         A fifth is held out if there are more rows, with a split by time, or if the number of networks is given.
@@ -184,18 +187,19 @@ class FitConfig(ModelConfig):
     seed : int
         Seed of the split and of the training.
     compare_with : tuple of str
-        Models to compare with, keys of `ddpn.members.MEMBERS`.
+        Models with which the model is compared, keys of `ddpn.members.MEMBERS`.
     interval_groups : str, optional
         The column with the groups within which intervals are calibrated.
     sheet, skip_rows : optional
-        Where the table begins in a file (`ddpn.tables.layout.Layout`).
+        The sheet of a workbook, and the number of rows above the header (`ddpn.tables.layout.Layout`).
     only : str, optional
         Fit a single member, a key of `ddpn.members.MEMBERS`, instead of a mixture. `mix_with` is then ignored, and
         `n_networks` has an effect only if this member has networks.
     lower, upper, censored_above, fractional
-        The range of counts, and the treatment of fractions, as for `CountRegressor`.
+        The range of counts, and the treatment of fractions, as in `CountRegressor`.
     n_networks : int or "auto", optional
-        The number of networks. "auto" (default) is a mixture of boosted trees, a GLM and networks.
+        The number of networks of an ensemble. By default ("auto"), the model is instead a mixture of boosted trees, a
+        GLM and networks.
     components, beta
         Options of the likelihood, which may also be given in `head_options`.
     likelihood, head_options, hidden, numeric, epochs, mix_with, training_options, time_budget, device
@@ -236,7 +240,7 @@ class FitConfig(ModelConfig):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Raise a `ConfigError` for options that are invalid or cannot be combined."""
+        """Raise a `ConfigError` if an option is invalid, or if options cannot be combined."""
         if self.split_column is not None and self.time is not None:
             raise ConfigError("Give either `split_column` or `time`, not both.")
         if not is_integer(self.seed) or not 0 <= self.seed < 2**32:
@@ -280,7 +284,7 @@ class FitConfig(ModelConfig):
 
     @property
     def split_shares(self) -> tuple[float, ...]:
-        """The shares of training, validation and test rows if test rows are held out."""
+        """The shares of training, validation and test rows, in case test rows are held out."""
         if self.test_size is None:
             return SHARES if self.shares is None else self.shares
         fitted = (1.0 - self.test_size) / (SHARES[0] + SHARES[1])
@@ -288,21 +292,21 @@ class FitConfig(ModelConfig):
 
     @property
     def asks_for_test_rows(self) -> bool:
-        """True if test rows must be held out, even from a small table."""
+        """True if an option requires test rows, so that they are held out even from a small table."""
         values = self.test_size, self.shares, self.split_column, self.time
         return self.ensemble_size is not None or any(value is not None for value in values)
 
     def with_test_rows(self) -> Self:
-        """Return the configuration unchanged if it asks for test rows, else with a fifth of all rows as test rows."""
+        """Return a configuration with test rows: this one if it asks for them, else a copy with the default shares."""
         return self if self.asks_for_test_rows else self.replace(shares=SHARES)
 
     def replace(self, **changes: object) -> Self:
-        """Return the configuration with some options changed."""
+        """Return a copy with some options changed."""
         return type(self)(**self.as_dict() | changes)
 
     @property
     def ensemble_size(self) -> int | None:
-        """The number of networks if the model is an ensemble of networks; None if it is a mixture of members."""
+        """The number of networks if the user chose an ensemble of networks; None for the default mixture of members."""
         if self.n_networks is None or self.n_networks == "auto" or self.only not in (None, NETWORKS):
             return None
         return self.n_networks
@@ -314,7 +318,7 @@ class FitConfig(ModelConfig):
 
     @property
     def count_range(self) -> CountRange:
-        """The range of possible counts."""
+        """The range of possible counts, and whether counts are censored."""
         if self.upper_column is not None and self.upper is not None:
             raise ConfigError("Give either `upper` or `upper_column`, not both.")
         has_upper = self.upper_column is not None or self.upper is not None
@@ -326,18 +330,18 @@ class FitConfig(ModelConfig):
 
     @property
     def as_text(self) -> list[str]:
-        """Columns that must be read as text, because they may be categories: 007 keeps its zeros."""
+        """The columns to read as text because the user calls them categories, so that 007 keeps its zeros."""
         return [name for value in self.category for name in (value, *split_words(value))]
 
     @property
     def layout(self) -> Layout:
-        """The sheet and the number of skipped rows, which say where the table begins in a file."""
+        """The position of the table in its file: the sheet, and the number of rows above the header."""
         return Layout(self.sheet, self.skip_rows)
 
     def resolve_columns(self, columns: Sequence[str]) -> Self:
-        """Return the configuration for a table with these columns.
+        """Return a copy for a table with these columns; raise an `InputError` if an option names another column.
 
-        Lists of columns are split at commas, except for values that equal the name of a column.
+        In `drop`, `use`, `category` and `group`, a string that is not itself the name of a column is split at commas.
         """
         roles = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time", "interval_groups")
         names = {role: getattr(self, role) for role in roles}
@@ -349,7 +353,7 @@ class FitConfig(ModelConfig):
         return self.replace(**resolved)
 
     def _check_model(self) -> None:
-        """Raise a `ConfigError` for options of the model that can be checked without torch.
+        """Raise a `ConfigError` for invalid options of the model, as far as they can be checked without torch.
 
         `check_with_torch` checks the others.
         """
@@ -376,20 +380,23 @@ class FitConfig(ModelConfig):
         NetworkOptions(**network_options, **check_training_options(self.training_options))
 
     def check_with_torch(self) -> None:
-        """Raise a `ConfigError` for options that only torch can check. Without such options, torch is not imported."""
+        """Raise a `ConfigError` for invalid options that only torch can check.
+
+        torch is not imported if no such option is set.
+        """
         names = {name for name in ("head_options", "training_options", "mix_with") if self.estimator_options.get(name)}
         is_mixture = isinstance(self.likelihood, tuple)
         is_plain = self.count_range.is_unrestricted and self.censored is None
         if names or is_mixture or not is_plain or self.device not in (None, "auto", "cpu"):
-            head = self.regressor().build_options()[0]
+            head = self.make_regressor().build_options()[0]
             if not is_plain:
                 head.check_bounds()
 
-    def regressor(self, **more: Any) -> "CountRegressor | DDPNRegressor":
-        """Make the unfitted estimator: a `CountRegressor`, or a `DDPNRegressor` if a number of networks is set.
+    def make_regressor(self, **arguments: Any) -> "CountRegressor | DDPNRegressor":
+        """Make the unfitted estimator: a `DDPNRegressor` if the number of networks is set, else a `CountRegressor`.
 
-        This `DDPNRegressor` builds its networks as a `CountRegressor` does, and mixes them with `MIXED` by default.
-        `more` are further arguments of the estimator.
+        The `DDPNRegressor` has the network defaults of `CountRegressor`, and mixes the networks with a GLM unless the
+        options say otherwise. `arguments` are further arguments of the estimator.
         """
         from ddpn.estimators import CountRegressor, DDPNRegressor
 
@@ -398,7 +405,7 @@ class FitConfig(ModelConfig):
             options.pop("n_networks", None)
             if self.only is not None:
                 options |= {"members": (self.only,), "mix_with": ()}
-            return CountRegressor(**options, **more)
+            return CountRegressor(**options, **arguments)
         head = make_head(DEFAULT_LIKELIHOOD if self.likelihood is None else self.likelihood)
         has_line = head.glm_likelihood and self.hidden not in ((), [])
         mixed = tuple(name for name in MIXED if name != "glm" or has_line) if head.is_count else ()
@@ -407,16 +414,16 @@ class FitConfig(ModelConfig):
         options |= {**self.estimator_options, "random_state": self.seed}
         if self.only is not None:
             options["mix_with"] = ()
-        return DDPNRegressor(**options, validation=None, **more)
+        return DDPNRegressor(**options, validation=None, **arguments)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the options that are not None, as values that JSON can hold."""
+        """Return the options that are not None, ready for JSON."""
         options = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in options.items() if v is not None}
 
 
 def _to_config_error(error: ValidationError) -> ConfigError:
-    """Convert the first of pydantic's validation errors to a `ConfigError`."""
+    """Convert the first error in pydantic's `ValidationError` to a `ConfigError`."""
     first = error.errors()[0]
     raised = first.get("ctx", {}).get("error")
     if isinstance(raised, ConfigError):
@@ -433,10 +440,7 @@ def _to_config_error(error: ValidationError) -> ConfigError:
 
 
 def read_config(options: Mapping[str, object], file: Path | None = None) -> FitConfig:
-    """Make a configuration from a settings file (TOML) and `options`.
-
-    Options that are not None take precedence over the file.
-    """
+    """Read a configuration from `options` and, for options that are None, from a settings file (TOML)."""
     settings: JsonObject = {}
     if file is not None:
         try:

@@ -1,4 +1,4 @@
-"""Examine a saved model on another table: scores, report, explanations, and drift of new rows."""
+"""Evaluate, explain and monitor a saved model on another table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from ddpn.tables.files import check_free, check_output, write_file
 from ddpn.tables.row_draw import MAX_ROWS, draw_rows, draw_to_json
 from ddpn.tables.table import Table
 from ddpn.workflow.model_folder import ModelFolder
-from ddpn.workflow.rows_to_score import RowsToScore, count_targets, rows_to_score
+from ddpn.workflow.rows_to_score import RowsToScore, choose_rows_to_score, count_targets
 
 _NUMBERING = "Rows are numbered as in the file: the first below the header is 1."
 #: File extensions of images.
@@ -29,19 +29,23 @@ _IMAGES = (".png", ".svg", ".pdf")
 
 
 def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> JsonObject:
-    """Score a saved model and the models for comparison on a table with the target; return the leaderboard for JSON.
+    """Score a saved model and the models it is compared with on a table; return the leaderboard, ready for JSON.
 
     Parameters
     ----------
     folder : ModelFolder
         The model.
     table : Table or polars DataFrame
-        The rows. Training rows of the model are left out. If the model was fitted to the whole table, its rows are
-        scored out of fold.
+        The table, with counts. Rows to which the model was fitted are left out. If the model was fitted to all rows of
+        this table, they are scored out of fold.
     max_rows : int or None
-        The most rows to score. From more rows, some are drawn. None scores all rows.
+        The largest number of rows to score. Of more rows, a random sample is scored. None scores all rows.
     """
-    rows, predictor, leaks = rows_to_score(folder, table, max_rows), folder.model.predictor_, folder.task["leaks"]
+    rows, predictor, leaks = (
+        choose_rows_to_score(folder, table, max_rows),
+        folder.model.predictor_,
+        folder.task["leaks"],
+    )
     held_out = rows.predict_out_of_fold(folder)
     if held_out is None:
         board = leaderboard(predictor, rows.sample, leaks, rows.meaning, total=rows.total)
@@ -53,8 +57,8 @@ def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | N
 def collect_report_arguments(
     folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS
 ) -> JsonObject:
-    """Choose and predict the rows of a report; return the keyword arguments of `write_report`."""
-    rows, task = rows_to_score(folder, table, max_rows), folder.task
+    """Choose the rows of a report and predict them; return the keyword arguments of `write_report`."""
+    rows, task = choose_rows_to_score(folder, table, max_rows), folder.task
     held_out = rows.predict_out_of_fold(folder)
     sample = rows.sample if held_out is None else held_out.held_out.rows
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
@@ -87,12 +91,14 @@ def explain_table(
     progress: Callable[[str], object] | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
 ) -> tuple[Explanation, str]:
-    """Explain a saved model on a table; return importance and effects, and a sentence about the rows that were used.
+    """Compute the importance and effects of columns on a table; also return a sentence about the rows that were used.
 
-    The importance of columns needs the target; without it, there are only effects. With the target, rows to which the
-    model was fitted are left out. If it was fitted to the whole table, importance is measured on the rows of one fold,
-    which are predicted by members that were fitted to the other folds. `progress` is called with a line on each step,
-    and `max_rows` limits the rows that are predicted for each column.
+    Importance is measured only if the table has the target. It is then measured on rows to which the model was not
+    fitted. If it was fitted to the whole table, one fold of the table is used, with the copies of the members that were
+    fitted to the other folds.
+
+    `progress` is called with a line of text for each step. `max_rows` limits the number of rows that are predicted for
+    each column.
     """
     table, roles = Table.from_rows(table), folder.roles
     most = MAX_ROWS if max_rows == "auto" else max_rows
@@ -102,7 +108,7 @@ def explain_table(
         arguments = roles.parse(frame), roles.read_exposure(frame), roles.read_upper(frame), names, table.rows
         inputs, note = Inputs(folder.model, *arguments), "Without the target, importance is not measured."
         return explain_inputs(inputs, seed, progress, max_rows=max_rows), note
-    rows = rows_to_score(folder, table, most)
+    rows = choose_rows_to_score(folder, table, most)
     held_out = rows.predict_out_of_fold(folder)
     if held_out is None:
         inputs = Inputs.from_sample(folder.model, rows.sample, names, rows.total)
@@ -117,11 +123,12 @@ def explain_table(
 
 
 def explain_rows(
-    folder: ModelFolder, table: Table | pl.DataFrame, rows: list[int], of: str = "mean", seed: int = 0
+    folder: ModelFolder, table: Table | pl.DataFrame, rows: list[int], quantity: str = "mean", seed: int = 0
 ) -> Contributions:
-    """Compute how much each column adds to the predictions of some rows, compared with rows of the whole table.
+    """Compute how much each column contributes to the predictions for some rows (Shapley values).
 
-    `rows` are row numbers from 1. `of` is "mean" or "spread" (variance / mean).
+    `rows` are row numbers from 1. `quantity` says what is explained: "mean", or "spread" (variance / mean). The
+    contributions are relative to the average prediction for rows of the whole table.
     """
     table, roles = Table.from_rows(table), folder.roles
     if bad := [row for row in rows if not 1 <= row <= table.rows]:
@@ -133,7 +140,7 @@ def explain_rows(
         folder.model, roles.parse(frame), roles.read_exposure(frame), roles.read_upper(frame), total=table.rows
     )
     explained, background = (np.searchsorted(numbers, part) for part in (np.array(rows) - 1, drawn))
-    return contributions(inputs.rows(explained), inputs.rows(background), of, seed=seed)
+    return contributions(inputs.rows(explained), inputs.rows(background), quantity, seed=seed)
 
 
 def parse_rows(text: str) -> list[int]:
@@ -152,9 +159,9 @@ def parse_rows(text: str) -> list[int]:
 
 
 def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
-    """Raise an error if `write_explanation` would fail, so that this is known before a long computation.
+    """Raise an error if `write_explanation` cannot write to `path`; called before a long computation.
 
-    `path` is the output, and `source` the table, which must not be overwritten.
+    `source` is the path of the table, which must not be overwritten.
     """
     if Path(path).suffix.lower() in _IMAGES:
         check_free(Path(path), overwrite, source)
@@ -163,9 +170,9 @@ def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
 
 
 def write_explanation(explanation: Explanation | Contributions, path: str, rows: list[int] | None = None) -> None:
-    """Write an explanation as a table or an image, depending on the file extension.
+    """Write an explanation to a file: as an image or as a table, depending on the file extension.
 
-    `rows` are the numbers in the table of the rows that were explained, by which the contributions are labelled.
+    For contributions, `rows` are the numbers of the explained rows, which become the column "row".
     """
     ending = Path(path).suffix.lower()
     if ending in _IMAGES:
@@ -180,7 +187,10 @@ def write_explanation(explanation: Explanation | Contributions, path: str, rows:
 
 
 def to_plain_values(explanation: Explanation | Contributions, rows: list[int] | None = None) -> JsonObject:
-    """Convert an explanation to dicts, lists, numbers and texts for JSON; `rows` are as for `write_explanation`."""
+    """Convert an explanation to dicts, lists, numbers and strings for JSON.
+
+    For contributions, `rows` are the numbers of the explained rows.
+    """
     if isinstance(explanation, Explanation):
         return explanation.to_dict()
     table = explanation.to_dict()
@@ -203,21 +213,21 @@ def monitor(
     ignore: Sequence[str] = (),
     max_rows: int | None = MAX_ROWS,
 ) -> Monitoring:
-    """Compare new rows with the training rows of a model.
+    """Compare new rows with the training rows of a model, to detect drift.
 
     Parameters
     ----------
     folder : ModelFolder
         The model.
     table : Table or polars DataFrame
-        New rows. The counts of some, all or none of them may be known.
+        The new rows. Their counts may be missing.
     alpha, effect
-        As for `ddpn.analysis.monitoring.compare`.
+        The significance level and the smallest effect that counts as drift, as in `ddpn.analysis.monitoring.compare`.
     ignore : sequence of str
-        Columns of the table that are compared but never count as drift, such as dates. A text that is not the name of a
-        column may contain several names, separated by commas.
+        Columns that are compared but never count as drift, such as dates. A string that is not the name of a column may
+        contain several names, separated by commas.
     max_rows : int or None
-        The most rows to compare. From more rows, some are drawn. None compares all rows.
+        The largest number of rows to compare. Of more rows, a random sample is compared. None compares all rows.
 
     Returns
     -------
@@ -226,7 +236,7 @@ def monitor(
     table, roles = Table.from_rows(table), folder.roles
     names = resolve_names(ignore, [column.name for column in roles.columns], "ignore")
     ignored = {part for column in roles.columns if column.name in names for part in column.inputs}
-    rows, notes = _choose_known_rows(folder, table, max_rows)
+    rows, notes = _choose_rows_with_counts(folder, table, max_rows)
     result = compare(
         folder.model.predictor_,
         roles.parse(table.take_rows(draw_rows(table.rows, max_rows).positions)),
@@ -242,10 +252,12 @@ def monitor(
     return replace(result, not_compared=(*result.not_compared, *notes))
 
 
-def _choose_known_rows(folder: ModelFolder, table: Table, max_rows: int | None) -> tuple[RowsToScore | None, list[str]]:
-    """Choose rows with known counts, to which the model was not fitted, for checks that need counts.
+def _choose_rows_with_counts(
+    folder: ModelFolder, table: Table, max_rows: int | None
+) -> tuple[RowsToScore | None, list[str]]:
+    """Choose rows with known counts to which the model was not fitted, to check coverage and PIT.
 
-    If the table has no target or too few such rows, return None and sentences that say so.
+    If there are too few, return None and the sentences that say why.
     """
     target = folder.roles.target
     if target is None or target not in table.schema:
@@ -254,7 +266,7 @@ def _choose_known_rows(folder: ModelFolder, table: Table, max_rows: int | None) 
     n_known = count_targets(folder, table)
     if n_known < MIN_ROWS_TO_COMPARE:
         return None, [f"Coverage and PIT: only {n_known:,} of at least {MIN_ROWS_TO_COMPARE} rows have a count so far."]
-    rows = rows_to_score(folder, table, max_rows)
+    rows = choose_rows_to_score(folder, table, max_rows)
     if rows.folds is not None:
         return None, ["Coverage and PIT: the model was fitted to all rows of this table, so there are no new rows."]
     notes = [rows.note] if rows.note else []

@@ -1,6 +1,6 @@
-"""Fit a prepared table: the model, models for comparison, calibration and scores; save everything in a folder.
+"""Fit a model and the models it is compared with to a prepared table, calibrate, score, and save them in a folder.
 
-A time budget is spent on fits first; calibration and scores use as many rows as there is time for. Ctrl-C ends the
+Fits come first in a time budget; calibration and scores then use as many rows as the time left allows. Ctrl-C ends the
 current step, and everything that was fitted before is kept.
 
 The task of a fit is the information that is saved with the model: its plan (`FitConfig`), columns, split, warnings and
@@ -37,7 +37,6 @@ from ddpn.pipeline import (
     describe_fewer_rows,
     predict_out_of_fold,
 )
-from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import format_duration
 from ddpn.runtime.errors import InputError
@@ -51,7 +50,7 @@ from ddpn.tables.row_draw import MAX_ROWS, draw_sample
 from ddpn.tables.seen_rows import SeenRows
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
-from ddpn.workflow.preparing import Prepared, checkpoint_path, identity
+from ddpn.workflow.preparing import Prepared, compute_identity, restore_checkpoint
 
 #: In each group of calibrated intervals, the scores of all rows together count as much as this number of its own rows.
 _GROUP_ROWS = 50.0
@@ -59,9 +58,10 @@ _GROUP_ROWS = 50.0
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a fit: the model folder, and whether an interrupted fit can continue.
+    """The result of a fit.
 
-    `can_continue` is True if the fit was interrupted and its state was saved, so that the same fit can continue.
+    `can_continue` is True if the fit was interrupted and its state was saved, so that calling the same fit again
+    continues it.
     """
 
     folder: ModelFolder
@@ -74,7 +74,7 @@ class Fitted:
 
     @property
     def missing(self) -> list[str]:
-        """The steps that Ctrl-C interrupted or prevented: "training", "comparisons", "calibration", "scores"."""
+        """The steps that Ctrl-C interrupted or skipped: "training", "comparisons", "calibration", "scores"."""
         missing: list[str] = self.folder.task.get("missing", [])
         return missing
 
@@ -90,21 +90,21 @@ def fit(
     runner: StepRunner | None = None,
     unfinished: ModelFolder | None = None,
 ) -> Fitted:
-    """Fit the model and models for comparison, calibrate on held-out rows, and score on test rows.
+    """Fit the model and the models it is compared with, calibrate them on held-out rows, and score them.
 
-    Without test rows, every row is scored by the copies of the members that were fitted without it.
+    The scores are those of the test rows. Without test rows, every row is scored out of fold.
 
-    `about` is copied into the task, and `on_step` is called with a description of each step. The time budget of the
-    plan, if there is one, is the time from `started` (on the scale of `time.monotonic`) until the model is saved. If
-    `unfinished` is a saved model, only the steps that it lacks are done.
+    `about` is copied into the task, and `on_step` is called with a description of each step. The plan's time budget
+    begins at `started` (on the scale of `time.monotonic`). If `unfinished` is given, it is a saved model of an
+    interrupted fit; only its missing steps are done.
 
-    Ctrl-C during the training ends the training of the current networks or members; calibration and scores then use
-    what was fitted so far. Ctrl-C during calibration or scores, which the `runner` runs, ends both. The task lists the
-    steps that are `missing` then.
+    Ctrl-C during the training ends it, and the members and networks that were fitted so far are calibrated and scored.
+    Ctrl-C during a later step, which `runner` runs, skips all remaining steps. `Fitted.missing` lists the steps that
+    were not completed.
     """
     clock = make_budget_clock(prepared.plan.seconds, started)
     # Computed before the time left is divided, because it takes seconds for many rows.
-    hashes = {"identity": identity(prepared), "fingerprint": prepared.fingerprint}
+    hashes = {"identity": compute_identity(prepared), "fingerprint": prepared.fingerprint}
     seen = SeenRows.from_sample(prepared.sample, prepared.split.rows.test)
 
     def step(text: str) -> None:
@@ -113,13 +113,13 @@ def fit(
     schedule = Schedule(clock, step, runner or StepRunner())
     with _collect_warnings() as kept:
         if unfinished is None:
-            model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
+            model = prepared.plan.make_regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
             with progress_bar("Fitting", None, verbose):
-                fitted = fit_prepared(model, prepared, pipeline_options(prepared), schedule)
+                fitted = fit_prepared(model, prepared, make_pipeline_options(prepared), schedule)
         else:
             step("Continuing with the fitted members")
             model = unfinished.model
-            fitted = _continue(unfinished, prepared, schedule)
+            fitted = _calibrate_unfinished(unfinished, prepared, schedule)
         scores = _score(fitted, prepared, schedule)
         for note in fitted.notes:
             warnings.warn(note, UserWarning, stacklevel=2)
@@ -147,7 +147,7 @@ def fit(
 
 @contextmanager
 def _collect_warnings() -> Iterator[list[str]]:
-    """Collect the distinct warnings that are shown to users inside the block."""
+    """Collect the texts of warnings that are shown inside the block, without duplicates."""
     texts: list[str] = []
     with warnings.catch_warnings():
         usual = warnings.showwarning
@@ -164,10 +164,10 @@ def _collect_warnings() -> Iterator[list[str]]:
 def fit_into(
     path: Path, prepared: Prepared, about: Mapping[str, object], overwrite: bool = False, **options: Any
 ) -> Fitted:
-    """Fit and save a model folder. An interrupted fit keeps a checkpoint, from which the same fit can continue.
+    """Fit a model and save it in a folder. An interrupted fit saves a checkpoint; the same call then continues it.
 
-    The folder is locked during the fit. If the model cannot be saved in it at the end, it is saved elsewhere, and an
-    `InputError` says where.
+    The folder is locked during the fit. If the model cannot be saved there, it is saved elsewhere, and an `InputError`
+    says where.
 
     Parameters
     ----------
@@ -176,14 +176,13 @@ def fit_into(
     prepared : Prepared
         The result of `prepare`.
     about : mapping
-        Further information to save with the model, such as the command, as values that JSON can hold.
+        Further information to save with the model, such as the command. Its values must be valid in JSON.
     overwrite : bool
         Whether to replace an existing model.
     **options
-        `verbose` (bool) shows progress; `on_step` is called with a description of each step; `started` is the start of
-        the time budget, on the scale of `time.monotonic`; `n_jobs` is the number of processes, or the RayCluster, that
-        fits members; `runner` runs the steps after the training, so that Ctrl-C ends the current step and skips the
-        later ones.
+        `verbose` (bool) shows progress. `on_step` is called with a description of each step. `started` is the start of
+        the time budget, on the scale of `time.monotonic`. `n_jobs` is the number of processes, or the RayCluster, that
+        fits members. `runner` runs the steps after the training; a Ctrl-C ends the current step and skips later ones.
 
     Returns
     -------
@@ -192,7 +191,7 @@ def fit_into(
     """
     check_destination(path, overwrite)
     with folder_lock(path):
-        checkpoint = checkpoint_path(path, prepared)
+        checkpoint = restore_checkpoint(path, prepared)
         on_step = options.get("on_step", lambda text: None)
         if checkpoint.exists():
             on_step("Continuing the fit that was interrupted")
@@ -215,18 +214,18 @@ def fit_into(
 def _can_finish(missing: Sequence[str], prepared: Prepared) -> bool:
     """Return True if the missing steps can be done with the saved model, without fitting it again.
 
-    Scores need only the model. Calibration of a cross-fitted model also needs to know which rows each copy left out.
+    Scores need only the model. Calibration of a cross-fitted model also needs the rows that each copy left out.
     """
     return missing == ["scores"] or (missing == ["calibration", "scores"] and not prepared.is_cross_fitted)
 
 
 def _load_incomplete(path: Path, prepared: Prepared) -> ModelFolder | None:
-    """Load the model in the folder if it comes from the same fit and lacks only steps after the training."""
+    """Load the model that an interruption of the same fit saved; return None if it must be fitted again."""
     try:
         task = read_task(path)
     except InputError:
         return None
-    is_same = task.get("identity") == identity(prepared)
+    is_same = task.get("identity") == compute_identity(prepared)
     return load(path) if is_same and _can_finish(task.get("missing", []), prepared) else None
 
 
@@ -236,10 +235,10 @@ def fit_prepared(
     options: PipelineOptions,
     schedule: Schedule,
 ) -> FittedPipeline:
-    """Fit an estimator to a prepared table. If Ctrl-C comes before there is any result, remove the checkpoint."""
+    """Fit an estimator to a prepared table. If Ctrl-C leaves nothing fitted, delete the checkpoint."""
     train, validation = prepared.train, prepared.validation
     if prepared.is_cross_fitted:
-        train, validation = prepared.known, validation.rows(slice(0, 0))
+        train, validation = prepared.train_and_validation, validation.rows(slice(0, 0))
     schedule.on_step("Training")
     counts, held_out = prepared.plan.count_range, validation if len(validation) else None
     try:
@@ -255,24 +254,24 @@ def fit_prepared(
     return fitted
 
 
-def _continue(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -> FittedPipeline:
-    """Calibrate a saved model that lacks this step, on rows to which its members were not fitted."""
+def _calibrate_unfinished(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -> FittedPipeline:
+    """Prepare the saved model of an interrupted fit for scoring; if it is not calibrated, calibrate it."""
     predictor = unfinished.model.predictor_
     folds = Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
     if unfinished.folds is not None:
-        folds = folds_to_score(predictor, prepared.sample, unfinished.folds)
+        folds = restore_folds(prepared.sample, unfinished.folds)
     seed = prepared.plan.seed
     fitted = FittedPipeline(predictor, folds, seed, {}, predictor.predict_folds(folds, seed))
     if CALIBRATION in unfinished.task["missing"]:
-        calibrate_pipeline(fitted, pipeline_options(prepared), schedule)
+        calibrate_pipeline(fitted, make_pipeline_options(prepared), schedule)
     return fitted
 
 
 def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> JsonObject | None:
-    """Score the test rows or, if there are none, every row out of fold; use as many rows as there is time for.
+    """Score the test rows or, if there are none, every row out of fold; return the leaderboard.
 
-    Return the leaderboard, or None if Ctrl-C interrupted or prevented this step; `fitted.missing` then contains
-    "scores".
+    If time is short, fewer rows are scored. If Ctrl-C interrupted this step or an earlier one, return None and add
+    "scores" to `fitted.missing`.
     """
     predictor, seed, boards = fitted.predictor, prepared.plan.seed, list[Leaderboard]()
     about, is_out_of_fold = (prepared.leaks, prepared.split.meaning), prepared.is_scored_out_of_fold
@@ -281,7 +280,7 @@ def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> Js
         score_clock = schedule.start_clock("scores")
         if is_out_of_fold:
             held_out = fitted.held_out or predict_out_of_fold(
-                predictor, fitted.folds, calibration_options(prepared.plan, prepared.time_columns), seed
+                predictor, fitted.folds, make_calibration_options(prepared.plan, prepared.time_columns), seed
             )
             total, rows = len(fitted.folds.train), "rows"
             board = run_with_rows(
@@ -306,28 +305,31 @@ def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> Js
     return boards[0].to_dict()
 
 
-def pipeline_options(prepared: Prepared) -> PipelineOptions:
-    """Return the options of the steps of `ddpn fit`."""
+def make_pipeline_options(prepared: Prepared) -> PipelineOptions:
+    """Make the options of the steps of `ddpn fit`: comparisons, calibration and seed."""
     plan = prepared.plan
-    calibration = calibration_options(plan, prepared.time_columns)
+    calibration = make_calibration_options(plan, prepared.time_columns)
     return PipelineOptions(plan.compare_with, calibration, plan.seed)
 
 
-def calibration_options(plan: FitConfig, time_columns: Sequence[str] = ()) -> CalibrationOptions:
-    """Return the calibration options of a plan."""
+def make_calibration_options(plan: FitConfig, time_columns: Sequence[str] = ()) -> CalibrationOptions:
+    """Make the calibration options of a plan.
+
+    `time_columns` are inputs that change with time, such as the year.
+    """
     return CalibrationOptions(True, plan.interval_groups, _GROUP_ROWS, time_columns)
 
 
-def folds_to_score(predictor: Predictor, sample: CountRows, number: np.ndarray) -> Folds:
-    """Return the folds of a saved cross-fitted model.
-
-    `sample` are its training rows, and `number` the number of each row's fold.
-    """
+def restore_folds(sample: CountRows, number: np.ndarray) -> Folds:
+    """Make the folds of a saved cross-fitted model from its training rows and the fold `number` of each row."""
     return Folds(sample, None, number)
 
 
 def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None:
-    """Save the model. If that fails, save it in the user's cache folder or, failing that, among temporary files."""
+    """Save the model in `path`. If that fails, save it in the user's cache folder, or else in a temporary folder.
+
+    In both cases, an `InputError` says where the model is.
+    """
     state = checkpoint if fitted.interrupted else None
     try:
         fitted.folder.save(path, overwrite, state)

@@ -1,4 +1,4 @@
-"""Tables larger than memory: a sample of rows, and a stream of the training rows. Imports no torch."""
+"""Read tables larger than memory: draw a sample of the rows, and stream the training rows. Imports no torch."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -28,10 +28,10 @@ _MAX_EXPANSION = 10
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """A stream of the training rows of a table that is larger than memory, for `ddpn.networks.training.RowStream`.
+    """A stream of the training rows of a table larger than memory; implements `ddpn.networks.training.RowStream`.
 
-    There are about `rows` training rows. These rows of the table are left out: those whose numbers are in `held_out`
-    (sorted), those from the time `before` on (with a split by time), and those of the groups `held_out_groups`.
+    `rows` is the approximate number of training rows. Rows are not training rows if their numbers are in `held_out`
+    (sorted), if their time is `before` or later, or if their group is in `held_out_groups`.
     """
 
     table: Table
@@ -47,18 +47,18 @@ class TrainingRows:
 
     @property
     def identity(self) -> str:
-        """A digest of the files, which changes if one of them changes."""
+        """A digest of the files, which changes when a file changes."""
         return sha256(repr(self.table.identity()).encode())[:16]
 
     @property
     def max_passes(self) -> float:
-        """The most passes over the files; unlimited if the plan sets the number of epochs."""
+        """The maximum number of passes over the files; infinite if the plan sets the number of epochs."""
         asked = self.plan.epochs not in (None, "auto")
         return float("inf") if asked else max(1.0, min(_MAX_PASSES, _TRAINED_ROWS / self.rows))
 
     @property
     def columns(self) -> list[str]:
-        """The columns of the table that training reads: features, roles, and columns that determine the split."""
+        """The columns to read for training: features, columns with a role, and columns that determine the split."""
         plan = self.plan
         special = (plan.target, plan.exposure, plan.weight, plan.upper_column, plan.censored, plan.split_column)
         names = [*(column.name for column in self.roles.features), *(name for name in (*special, plan.time) if name)]
@@ -66,19 +66,18 @@ class TrainingRows:
         return list(dict.fromkeys([*names, *groups]))
 
     def chunks(self, rows: int, seed: int) -> Iterator[pl.DataFrame]:
-        """Yield tables of `rows` training rows in random order; after the last row, begin again with the first."""
+        """Yield tables of `rows` training rows each, in random order. The iteration never ends; rows are repeated."""
         return shuffle_chunks(self.table, self.columns, self._keep, rows, seed)
 
     def sample(self, chunk: pl.DataFrame) -> CountRows:
-        """Convert one of the tables that `chunks` yields to features and counts."""
+        """Convert a table that `chunks` yields to features and counts."""
         roles = replace(self.roles, groups=None, group=())
         return roles.read_rows(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
 
     def _keep(self, frame: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:
-        """Return a mask of the training rows of a frame, whose row numbers in the table are `numbers`.
+        """Return a mask of the training rows of `frame`, whose row numbers in the whole table are `numbers`.
 
-        A training row is not held out, is not a validation or test row by the split, and has a count and a positive
-        weight.
+        A training row has a count and a positive weight, is not held out, and is not a validation or test row.
         """
         plan = self.plan
         kept = self.roles.find_rows_with_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
@@ -98,10 +97,10 @@ class TrainingRows:
 def open_table(
     sources: Sequence[str], plan: FitConfig, stream: bool | None = None, verbose: bool = False
 ) -> tuple[Table | pl.DataFrame, str]:
-    """Open files, folders or patterns for `prepare`: as rows in memory, or as a `Table` that is streamed.
+    """Open files, folders or file patterns: read the rows into memory, or return a `Table` that is streamed.
 
-    By default, a table is streamed if its rows would take more than half of the free memory. Also return a sentence
-    that says how it is read, which may be empty.
+    If `stream` is None, a table is streamed if its rows would take more than half of the free memory. The second result
+    is a sentence that says how the table is read, or "".
     """
     first, free = sources[0], measure_free_memory()
     is_alone = len(sources) == 1 and not os.path.isdir(first) and not is_pattern(first)
@@ -124,7 +123,7 @@ def open_table(
 
 
 def _check_sheet(frame: pl.DataFrame, path: str, plan: FitConfig) -> None:
-    """Raise an `InputError` that names the other sheets if the first sheet of a workbook lacks a column of the plan."""
+    """Raise an `InputError` if the first sheet of a workbook lacks a column of the plan; name the other sheets."""
     try:
         plan.resolve_columns(frame.columns)
     except InputError as error:
@@ -137,9 +136,9 @@ def _check_sheet(frame: pl.DataFrame, path: str, plan: FitConfig) -> None:
 def check_and_draw_rows(
     table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bool = False
 ) -> tuple[pl.DataFrame, int]:
-    """Check all rows of a table block by block; return the rows with these (sorted) numbers as a frame.
+    """Check all rows of a table block by block; return the rows with the given (sorted) numbers as a data frame.
 
-    Errors name the file and its row. Also return the number of rows with a count and a positive weight.
+    The second result is the number of all rows with a count and a positive weight. Errors name the file and the row.
     """
     plan = plan.resolve_columns(list(table.schema))
     roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
@@ -153,7 +152,7 @@ def check_and_draw_rows(
                 if plan.split_column is not None:
                     read_parts(frame[plan.split_column].to_list(), plan.split_column, labels)
                 if plan.time is not None:
-                    read_times(frame, plan.time, labels, of_text=True)
+                    read_times(frame, plan.time, labels, allow_text=True)
                 if has_target.any():
                     sample = roles.read_rows(
                         frame, plan.fractional, counts=plan.count_range, rows_before=block.rows_before_in_file
@@ -168,6 +167,6 @@ def check_and_draw_rows(
 
 
 def count_streamed_rows(stream: TrainingRows, sampled: int) -> dict[str, int]:
-    """Return the numbers of files, of training rows and of sampled rows of a streamed fit, to save with the model."""
+    """Return the numbers of files, rows, training rows and sampled rows of a streamed fit, to save with the model."""
     files, rows = len(stream.table.sources), stream.table.rows
     return {"files": files, "rows": rows, "streamed": len(stream), "sampled": sampled}

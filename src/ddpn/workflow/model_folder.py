@@ -1,7 +1,7 @@
-"""A model folder: the files of an estimator and, if `ddpn fit` wrote it, task.json with information about the fit.
+"""Save and load model folders: the files of an estimator and, if `ddpn fit` wrote the folder, task.json.
 
-This information is called the task: the options of the fit, the roles of columns, the split, warnings and scores.
-Reading the task or the description imports no torch.
+The task is information about the fit: its options, the roles of columns, the split, warnings and scores. Reading it
+imports no torch.
 """
 
 import json
@@ -41,11 +41,11 @@ SEEN_ROWS, FOLDS = "fit/rows.safetensors", "fit/folds.safetensors"
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A fitted model with information about its fit and its training rows.
+    """A fitted model, with information about its fit and its training rows.
 
     `task` is the content of task.json. `seen` has hashes of the training rows, by which they are recognised in another
-    table; it is None if the model was loaded only for predictions. If all rows were cross-fitted and there are no test
-    rows, `folds` has the number of each row's fold.
+    table; it is None if the model was loaded for predictions only. `folds` has the fold number of each training row if
+    the model is cross-fitted and has no test rows; otherwise it is None.
     """
 
     model: "CountRegressor | CountGLM"
@@ -55,11 +55,11 @@ class ModelFolder:
 
     @cached_property
     def roles(self) -> Roles:
-        """The roles of the columns in the table of the fit."""
+        """The roles of the columns of the table."""
         return Roles.from_dict(self.task["roles"])
 
     def save(self, path: Path, overwrite: bool = False, checkpoint: Path | None = None) -> None:
-        """Save the model completely or not at all. With a `checkpoint`, a later fit can continue from it."""
+        """Save the model completely or not at all, with a `checkpoint` from which an interrupted fit can continue."""
         files, manifest = self.model.collect_state()
         files[TASK] = json.dumps(self.task, indent=1).encode()
         if self.seen is not None:
@@ -72,7 +72,7 @@ class ModelFolder:
 
 
 def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
-    """Read task.json of a model folder, or make its content if the model was saved in Python."""
+    """Read task.json of a model folder; for a model that was saved in Python, make the task from its manifest."""
     digest = manifest["files"].get(TASK)
     if digest is None:
         return _make_task(path, manifest.get("estimator"))
@@ -89,10 +89,10 @@ def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
 
 
 def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
-    """Make the content of task.json for a model that was saved in Python, whose folder has no such file.
+    """Make the task of a model that was saved in Python, whose folder has no task.json.
 
-    `estimator` is the description of the estimator in the manifest, None for a `Predictor`. The roles of columns are
-    derived from its schema; the target, the split and the scores are unknown.
+    `estimator` is the description of the estimator in the manifest, or None if a `Predictor` was saved, which is an
+    error. The columns are those of the estimator's schema. The target, the split and the scores are unknown.
     """
     if estimator is None or not estimator["schema"]["is_named"]:
         what = "a Predictor" if estimator is None else "a model that was fitted to an array"
@@ -109,15 +109,15 @@ def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
 
 
 class SavedModel:
-    """A model folder whose manifest and task can be read before its members are loaded. Each file is read once.
+    """A model folder whose manifest and task can be read without loading the model. Each file is read only once.
 
     Parameters
     ----------
     path : Path
         The folder.
     **columns
-        Names of columns (target, exposure, weight) if they differ from those of the fit, or if the model was saved in
-        Python and does not know them.
+        Column names by role (target, exposure, weight, upper). They are needed if they differ from those of the fit, or
+        if the model was saved in Python, because it does not store them.
     """
 
     def __init__(self, path: Path, **columns: str | None) -> None:
@@ -127,13 +127,13 @@ class SavedModel:
 
     @cached_property
     def task(self) -> JsonObject:
-        """The saved information about the fit: columns, options, warnings and scores."""
+        """The saved information about the fit: options, roles of columns, warnings and scores."""
         return _read_task(self.path, self.manifest)
 
     @cached_property
     @wrap_load_errors
     def roles(self) -> Roles:
-        """The roles of the columns of a table, as in the fit unless the arguments `columns` change them."""
+        """The roles of columns: those of the fit, with the changes in the constructor's `columns`."""
         path = self.path
         columns: JsonObject = self._columns
         roles = replace(Roles.from_dict(self.task["roles"]), **columns)
@@ -147,9 +147,9 @@ class SavedModel:
     def describe(self) -> JsonObject:
         """Return information about the model and its fit, ready for JSON.
 
-        The key `ood` is True if the model can flag out-of-distribution rows. `recalibration` describes how
-        distributions were recalibrated, and `groups` the groups within which intervals were calibrated; they are None
-        if this was not done. `counts` is the range of possible counts.
+        Among the keys are `ood` (True if the model can flag out-of-distribution rows), `counts` (the range of possible
+        counts), `recalibration` (how distributions were recalibrated) and `groups` (the groups within which intervals
+        were calibrated). The last two are None if this was not done.
         """
         about = {name: self.manifest[name] for name in ("ddpn", "members")}
         calibration = {name: self.manifest.get(name) for name in ("groups", "counts")}
@@ -158,12 +158,12 @@ class SavedModel:
 
     @wrap_load_errors
     def load(self, mixed_only: bool = False) -> ModelFolder:
-        """Load the model. Nothing in the files is executed. If the folder is replaced meanwhile, it is read again.
+        """Load the model; nothing in the files is executed. If the folder is replaced while it is read, read it again.
 
         Parameters
         ----------
         mixed_only : bool
-            Leave out models for comparison, which predictions do not need.
+            Leave out the models with which the model was compared; predictions do not need them.
         """
 
         def read() -> ModelFolder:
@@ -190,19 +190,22 @@ class SavedModel:
 
 @wrap_load_errors
 def read_task(path: Path) -> JsonObject:
-    """Return the information about a model's fit, without loading the model."""
+    """Return the saved information about a model's fit, without loading the model."""
     return SavedModel(path).task
 
 
 @wrap_load_errors
 def describe(path: Path) -> JsonObject:
-    """Return information about a saved model and its fit (`SavedModel.describe`)."""
+    """Return information about a saved model and its fit, ready for JSON, without loading the model.
+
+    `SavedModel.describe` lists the keys.
+    """
     return SavedModel(path).describe()
 
 
 @wrap_load_errors
 def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFolder:
-    """Load the model from a folder.
+    """Load a model from a folder.
 
     Parameters
     ----------

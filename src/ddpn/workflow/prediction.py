@@ -1,6 +1,7 @@
-"""Predict the rows of a table with a saved model. `PredictionSpec` lists the columns of the result.
+"""Predict the rows of a table with a saved model, and collect what is unusual about them.
 
-Long tables are predicted in blocks of successive rows. A row is flagged if it is unlike the training rows (OOD).
+A `PredictionSpec` lists the columns of the result. Long tables are predicted in blocks of successive rows. A row is
+flagged if it is unlike the training rows (out-of-distribution, OOD).
 """
 
 from collections import Counter
@@ -33,11 +34,11 @@ def predict_rows(
     summary: TableSummary | None = None,
     days: frozenset[str] = frozenset(),
 ) -> Prediction:
-    """Predict rows like `Predictor.predict`, and count unusual cells for a report.
+    """Predict rows like `Predictor.predict`; if a `summary` is given, also count unusual cells in it.
 
-    `member` is the name of the member that predicts, by default the mixture. If there is a `summary`, it counts which
-    cells are unusual, such as missing values or unknown levels. `days` are columns with days since 1970, which are
-    shown as dates where a row's reasons for being flagged are listed.
+    Unusual cells are, for example, missing values and unknown levels of categories. `member` is the name of the member
+    that predicts, by default the mixture. `days` are the names of columns that hold days since 1970; the reasons why a
+    row is flagged show them as dates.
     """
     X = predictor.parse(X)
     prediction = replace(predictor.predict(X, exposure, upper, groups, member), days=days)
@@ -53,9 +54,9 @@ _MIN_PERCENT_ROWS = 100
 
 
 class Findings:
-    """Counts of what is unusual about a table: unusual cells, flagged rows, and unknown interval groups.
+    """Counters of unusual cells, flagged rows and unknown interval groups in a table.
 
-    Each block of rows is added after its prediction. Counts from other processes can be merged.
+    After each block of rows is predicted, it is added. Counts from other processes can be merged.
     """
 
     def __init__(self, predictor: Predictor, spec: PredictionSpec) -> None:
@@ -68,18 +69,18 @@ class Findings:
         self._notes: dict[str, str] = {}
 
     def add(self, prediction: Prediction) -> None:
-        """Add a predicted block: count its rows, its flagged rows, and its rows by interval group."""
+        """Count the rows of a predicted block: all, those that are flagged, and those of each interval group."""
         self._rows += len(prediction)
         if self._alpha is not None and self._calibration.ood is not None:
             self._flagged += int(self._calibration.ood.is_ood(prediction.ood_pvalue, self._alpha).sum())
         self._groups.update([] if prediction.groups is None else prediction.groups.tolist())
 
     def note(self, sentence: str) -> None:
-        """Store a sentence about how the cells of a column were read. Only the first sentence per column is kept."""
+        """Store a sentence about cells of a column that could not be read. Only the first one per column is kept."""
         self._notes.setdefault(sentence.partition(":")[0], sentence)
 
     def as_dict(self) -> JsonObject:
-        """Return the counts as values that JSON can hold."""
+        """Return the counts, ready for JSON."""
         states = None if self.summary is None else self.summary.states.tolist()
         return {
             "rows": self._rows,
@@ -90,15 +91,15 @@ class Findings:
         }
 
     def merge(self, facts: JsonObject) -> None:
-        """Add the counts of other blocks, which `as_dict` returned in another process."""
+        """Add counts that `as_dict` returned in another process."""
         self._rows, self._flagged = self._rows + facts["rows"], self._flagged + facts["flagged"]
         self._groups.update(facts["groups"])
         self._notes = facts["notes"] | self._notes
         if self.summary is not None:
             self.summary.add(np.asarray(facts["states"], dtype=np.int64))
 
-    def sentences(self) -> list[str]:
-        """Return sentences about what is unusual in the table, and about the share of flagged rows."""
+    def write_sentences(self) -> list[str]:
+        """Return the sentences for users: about unusual cells and groups, and about the share of flagged rows."""
         sentences = list(self._notes.values())
         if self._uncalibrated is not None:
             sentences.append(f"The intervals of member {self._uncalibrated!r} are not calibrated.")
@@ -124,7 +125,7 @@ def predict(
     spec: PredictionSpec,
     on_finding: Callable[[str], None] = lambda sentence: None,
 ) -> pl.DataFrame:
-    """Predict every row of a table.
+    """Predict every row of a data frame.
 
     Parameters
     ----------
@@ -135,7 +136,7 @@ def predict(
     spec : PredictionSpec
         The columns of the result.
     on_finding : callable
-        Called with each sentence about unusual rows.
+        Called with each sentence about unusual cells and flagged rows.
 
     Returns
     -------
@@ -144,15 +145,15 @@ def predict(
     spec = check_spec(folder.model.predictor_, spec)
     findings = Findings(folder.model.predictor_, spec)
     predictions = predict_block(folder, frame, spec, findings)
-    for sentence in findings.sentences():
+    for sentence in findings.write_sentences():
         on_finding(sentence)
     return predictions
 
 
 def check_spec(predictor: Predictor, spec: PredictionSpec) -> PredictionSpec:
-    """Raise an error if a model cannot predict the columns of a spec, before the work begins.
+    """Raise an error if the model cannot predict what a spec asks for; return the spec without outputs that it lacks.
 
-    Return the spec without optional columns that the model lacks.
+    Only optional outputs, which are predicted if the model has them, are left out.
     """
     spec = spec.for_model(predictor.members, predictor.calibration.ood is not None)
     if spec.ood is not None:
@@ -165,23 +166,23 @@ def predict_block(
     frame: pl.DataFrame,
     spec: PredictionSpec,
     findings: Findings,
-    first: int = 0,
-    note: Callable[[str], None] | None = None,
+    start: int = 0,
+    on_note: Callable[[str], None] | None = None,
 ) -> pl.DataFrame:
-    """Predict a block of rows, and add what is unusual about them to `findings`.
+    """Predict a block of rows of a table, and add unusual cells and flagged rows to `findings`.
 
-    `first` is the number of rows of the table before this block. `note` is called with sentences about cells that
+    `start` is the number of rows of the table before this block. `on_note` is called with sentences about cells that
     cannot be read; by default they are shown as warnings.
     """
     roles, predictor = folder.roles, folder.model.predictor_
-    with label_row_errors(np.arange(first, first + frame.height) + 1):
-        X, groups = roles.parse(frame, note), roles.read_interval_groups(frame)
-        exposure, upper = roles.read_exposure(frame, first), roles.read_upper(frame, first)
+    with label_row_errors(np.arange(start, start + frame.height) + 1):
+        X, groups = roles.parse(frame, on_note), roles.read_interval_groups(frame)
+        exposure, upper = roles.read_exposure(frame, start), roles.read_upper(frame, start)
     parts = []
-    for start in range(0, frame.height, BLOCK):
-        rows = slice(start, start + BLOCK)
+    for block_start in range(0, frame.height, BLOCK):
+        rows = slice(block_start, block_start + BLOCK)
         block = (None if values is None else values[rows] for values in (exposure, upper, groups))
-        with label_row_errors(np.arange(first + start, first + frame.height) + 1):
+        with label_row_errors(np.arange(start + block_start, start + frame.height) + 1):
             prediction = predict_rows(
                 predictor,
                 take_rows(X, rows),
@@ -197,7 +198,7 @@ def predict_block(
 
 
 def _append_predictions(frame: pl.DataFrame, predictions: pl.DataFrame) -> pl.DataFrame:
-    """Append predictions to the columns of a table, with a prefix for names that already exist."""
+    """Append the columns of predictions to a table; a column whose name exists gets the prefix "predicted_"."""
     names: dict[str, str] = {}
     for name in predictions.columns:
         new = name

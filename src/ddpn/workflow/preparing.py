@@ -1,7 +1,7 @@
-"""Prepare a table for a fit: decide the role of each column, and split rows into training, validation and test rows.
+"""Prepare a table for a fit: find the role of each column, and split it into training, validation and test rows.
 
-Tables that fit into memory are read completely. From larger tables, some rows are sampled, and the training rows are
-streamed. Imports no torch.
+Tables that fit into memory are read completely. Of larger tables, a sample is read, and the training rows are streamed.
+Imports no torch.
 """
 
 import json
@@ -48,9 +48,10 @@ if TYPE_CHECKING:
 class Prepared:
     """A table that is ready for a fit: its checked rows, the roles of its columns, and the split.
 
-    `sample` has the rows with known counts. `leaks` and `warnings` are sentences that are saved with the model. With a
-    split by time, `time_columns` are inputs that change with time. For a table that is larger than memory, `sample`
-    has only some of the rows, and `stream` reads the training rows; otherwise `stream` is None.
+    - `sample` has the rows with a known count. If the table is larger than memory, it has only some of them, and
+      `stream` reads the training rows; otherwise `stream` is None.
+    - `leaks` and `warnings` are sentences that are saved with the model.
+    - `time_columns` are inputs that change with time, such as the year, if the split is by time.
     """
 
     plan: FitConfig
@@ -71,8 +72,8 @@ class Prepared:
         return self.sample.rows(self.split.rows.validation)
 
     @property
-    def known(self) -> CountRows:
-        """The training and validation rows."""
+    def train_and_validation(self) -> CountRows:
+        """The training and validation rows, in the order of the table."""
         return self.sample.rows(np.sort(np.concatenate(self.split.rows[:2])))
 
     @property
@@ -81,17 +82,17 @@ class Prepared:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of training, validation and test rows, by name."""
+        """The numbers of training, validation and test rows, by part."""
         return {name: len(rows) for name, rows in self.split.rows._asdict().items()}
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the rows, by which a later fit recognises the same table."""
-        return fingerprint(self.sample)
+        """A digest of the rows, by which a later fit or evaluation recognises the same table."""
+        return compute_fingerprint(self.sample)
 
     @property
     def is_cross_fitted(self) -> bool:
-        """True if the table is cross-fitted, so that validation rows are used for training as well."""
+        """True if members are cross-fitted, so that validation rows are used for training as well."""
         at_random = self.plan.split_column is None and self.plan.time is None
         counts = self.counts
         is_small = at_random and counts["train"] + counts["validation"] <= SMALL_TABLE_ROWS
@@ -99,29 +100,29 @@ class Prepared:
 
     @property
     def is_scored_out_of_fold(self) -> bool:
-        """True if there are no test rows, so that each row is scored by members that were fitted to other folds."""
+        """True if there are no test rows, so that each row is scored by members that were fitted without it."""
         return not self.counts["test"]
 
     @property
     def row_counts_text(self) -> str:
-        """The numbers of training, validation and test rows as text."""
+        """A phrase with the numbers of training, validation and test rows."""
         return describe_parts(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
 def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False, clock: Clock = NO_LIMIT) -> Prepared:
-    """Validate a table, and decide the role of every column and row.
+    """Check a table, find the role of each column, and split the rows.
 
     Parameters
     ----------
     table : polars DataFrame or Table
-        Rows in memory, or files that are larger than memory. All rows of files are checked, some are sampled and
-        prepared, and training rows are streamed.
+        Rows in memory, or files that are larger than memory. All rows of the files are checked, a sample of them is
+        prepared, and the fit streams the training rows.
     plan : FitConfig
         The options of the fit.
     verbose : bool
         Show the progress of checks.
     clock : Clock
-        The time limit of the fit, of which checks for leaks and groups take a small part.
+        The clock of the fit's time limit. Checks for leaks and groups use a small part of the time left.
 
     Returns
     -------
@@ -146,8 +147,8 @@ def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False,
 
 
 def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
-    """Validate a table in memory, decide the role of every column and row, and check for leaks and groups."""
-    roles, sample, warnings = _read(frame, plan)
+    """Check a table in memory, find the roles of its columns, split its rows, and look for leaks and groups."""
+    roles, sample, warnings = _read_roles_and_rows(frame, plan)
     kept = sample.has_weight
     if not kept.all():
         warnings.append(f"Left out: {plural(int((~kept).sum()), 'row')} of weight 0.")
@@ -166,13 +167,13 @@ def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepar
     checked, train = sample.replace(X=sample.X.to_polars()), split.rows.train
     leaks, questions = _describe_columns(checked, roles, plan, clock)
     following = () if plan.time is None else find_time_columns(checked.X[train], timed[plan.time][train])
-    warnings += _split_warnings(checked, split, roles, plan, timed, clock)
+    warnings += _describe_split_risks(checked, split, roles, plan, timed, clock)
     sentences = tuple(dict.fromkeys([*questions, *warnings]))
     return Prepared(plan, roles, sample, split, leaks, sentences, tuple(following))
 
 
-def _read(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[str]]:
-    """Decide the roles of columns and read the rows with a known target; also return sentences about problems."""
+def _read_roles_and_rows(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[str]]:
+    """Find the roles of columns, and read the rows with a known count; also return sentences about problems."""
     roles = find_roles(frame, plan)
     # `report` does nothing, because the notes of the columns already say how cells were read.
     sample = roles.read_rows(frame, plan.fractional, report=lambda sentence: None, counts=plan.count_range)
@@ -184,7 +185,7 @@ def _read(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[
 
 
 def _describe_roles(frame: pl.DataFrame, roles: Roles, plan: FitConfig) -> list[str]:
-    """Describe the assumptions by which text in the target and in other columns with a role was read as numbers."""
+    """Return sentences that say how text in the target and in other columns with a role was read as numbers."""
     sentences = [note for name, written in roles.formats.items() for note in describe_number_format(name, written)]
     if plan.target not in roles.formats:
         return sentences
@@ -207,7 +208,7 @@ def _describe_columns(
     plan: FitConfig,
     clock: Clock = NO_LIMIT,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Describe columns that may leak the target, and other problems of columns; return both as sentences.
+    """Check the columns; return sentences about those that may leak the target, and about other problems.
 
     Columns in `plan.use` are not reported.
     """
@@ -225,17 +226,18 @@ def diagnose_table(
     max_rows: int | None,
     progress: Callable[[str], object] | None = None,
 ) -> "Diagnosis":
-    """Diagnose the target of a table, such as its dispersion; warnings about the table are notes of the `Diagnosis`.
+    """Diagnose the counts of a table, for example their dispersion.
 
-    `mean_model` predicts the means (an argument of `ddpn.analysis.diagnosis`), and at most `max_rows` rows are
-    diagnosed (None: all). All rows are checked. Of more than 300,000 rows, 300,000 are drawn first, unless `max_rows`
-    is None. Target leaks come first in the notes. `progress` is called with a line on each step.
+    `mean_model` is the model that predicts the means, an argument of `ddpn.analysis.diagnosis.diagnose_sample`. At most
+    `max_rows` rows are diagnosed; None means all. All rows are checked, but of a table with more than 300,000 rows only
+    a sample of that size is used further, unless `max_rows` is None. `progress` is called with a line of text for each
+    step. Warnings about the table, target leaks first, are notes of the result.
     """
     table = Table.from_rows(table)
     plan = plan.resolve_columns(list(table.schema))
     numbers = np.arange(table.rows) if max_rows is None else draw_row_numbers(table, SEED)
     frame, total = (table.read(), None) if len(numbers) == table.rows else check_and_draw_rows(table, plan, numbers)
-    roles, sample, notes = _read(frame, plan)
+    roles, sample, notes = _read_roles_and_rows(frame, plan)
     leaks, questions = _describe_columns(sample.replace(X=sample.X.to_polars()), roles, plan)
     columns = {"upper_column": plan.upper_column, "censored": plan.censored}
     options = {name: column for name, column in columns.items() if column is not None}
@@ -247,10 +249,10 @@ def diagnose_table(
     return replace(diagnosis, notes=(*diagnosis.notes, *leaks, *questions, *notes))
 
 
-def _split_warnings(
+def _describe_split_risks(
     sample: CountRows, split: RowSplit, roles: Roles, plan: FitConfig, timed: pl.DataFrame, clock: Clock
 ) -> list[str]:
-    """Describe reasons why scores may be better than for new rows: rows belong to groups, or counts change with time.
+    """Return warnings that scores may be better than for new rows, because rows form groups or counts change with time.
 
     `timed` is the table of the same rows, from which the column of times is read.
     """
@@ -266,25 +268,28 @@ def _split_warnings(
     return [*(describe_finding(finding) for finding in findings), *([skipped] if skipped else [])]
 
 
-def fingerprint(sample: CountRows) -> str:
-    """Return a digest of the rows: of values, names of columns and groups."""
+def compute_fingerprint(sample: CountRows) -> str:
+    """Compute a digest of the rows, from their values, column names and groups."""
     group = b"" if sample.group is None else sample.group.tobytes()
     return sha256(sample.compute_digest().encode() + group)
 
 
-def identity(prepared: Prepared) -> str:
-    """Return a digest of everything on which a fit depends: the options, the rows and the streamed files.
+def compute_identity(prepared: Prepared) -> str:
+    """Compute a digest of everything on which a fit depends: the options, the rows and the streamed files.
 
-    A fit continues from a checkpoint with the same digest.
+    A fit continues only from a checkpoint with the same digest.
     """
     plan = json.dumps(prepared.plan.as_dict(), sort_keys=True, default=str)
     stream = "" if prepared.stream is None else prepared.stream.identity
     return sha256((plan + prepared.fingerprint + stream).encode())[:16]
 
 
-def checkpoint_path(path: Path, prepared: Prepared) -> Path:
-    """Return the path of the fit's checkpoint while it runs; restore the checkpoint of the same interrupted fit."""
-    fit_identity = identity(prepared)
+def restore_checkpoint(path: Path, prepared: Prepared) -> Path:
+    """Return the path of the checkpoint that a fit uses while it runs.
+
+    If the model folder `path` has the checkpoint of the same fit, which was interrupted, copy it there.
+    """
+    fit_identity = compute_identity(prepared)
     checkpoint = path.parent / f".{path.name}.{fit_identity}.checkpoint"
     if not checkpoint.exists() and (path / CHECKPOINT).is_file() and read_task(path).get("identity") == fit_identity:
         checkpoint.write_bytes((path / CHECKPOINT).read_bytes())
@@ -294,10 +299,10 @@ def checkpoint_path(path: Path, prepared: Prepared) -> Path:
 def _make_training_rows(
     table: Table, frame: pl.DataFrame, prepared: Prepared, numbers: np.ndarray, used: int
 ) -> TrainingRows:
-    """Make the stream of all training rows of a table that is larger than memory.
+    """Make the stream of the training rows of a table that is larger than memory.
 
-    `frame` are the sampled rows, which were `prepared`, `numbers` their row numbers in the table, and `used` the number
-    of all rows with a count and a positive weight.
+    `frame` has the sampled rows, from which `prepared` was made, and `numbers` are their row numbers in the table.
+    `used` is the number of all rows with a count and a positive weight.
     """
     plan, rows, positions = prepared.plan, prepared.split.rows, prepared.sample.row_numbers - 1
     if not len(rows.validation):

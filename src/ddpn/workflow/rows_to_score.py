@@ -1,8 +1,9 @@
-"""Choose the rows of a table on which a saved model can be scored, with constant memory.
+"""Choose the rows of a table on which a saved model is scored: rows to which it was not fitted.
 
-A table is read block by block. First the counts, weights and hashes of all rows are read, which show which rows the
-model was fitted to. Then some of the other rows are drawn (`ddpn.tables.row_draw`) and read. Only the training table
-itself, whose test rows (or all rows) are scored, is read completely, as in the fit.
+The table is read block by block, so that memory is limited. The first pass reads the counts, weights and hashes of all
+rows; the hashes show which rows the model was fitted to. Of the others, some are drawn (`ddpn.tables.row_draw`) and
+read in a second pass. Only the training table itself is read completely; its test rows are scored or, if it has none,
+all rows out of fold.
 """
 
 from dataclasses import dataclass, replace
@@ -21,19 +22,21 @@ from ddpn.tables.row_draw import MAX_ROWS, RowDraw, draw_rows, draw_sample
 from ddpn.tables.seen_rows import hash_sample_rows, sum_hashes
 from ddpn.tables.table import Table
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.fitting import calibration_options, folds_to_score
+from ddpn.workflow.fitting import make_calibration_options, restore_folds
 from ddpn.workflow.model_folder import ModelFolder
-from ddpn.workflow.preparing import fingerprint
+from ddpn.workflow.preparing import compute_fingerprint
 from ddpn.workflow.splitting import split_rows
 
 
 @dataclass(frozen=True)
 class RowsToScore:
-    """Rows on which a model can be scored: `sample`, and the same rows as a data frame.
+    """The rows on which a model is scored, as a `CountRows` and as a data frame.
 
-    `total` is the number of rows from which they were drawn. `note` is a sentence that says which rows these are, ""
-    for all rows. `meaning` is a sentence that says for which new rows the scores hold, "" if this is obvious. If the
-    model was fitted to these rows, they must be scored out of fold, and `folds` has their folds; otherwise it is None.
+    - `total` is the number of rows from which they were drawn.
+    - `note` is a sentence about how they were chosen, or "" if all rows are scored.
+    - `meaning` is a sentence about the kind of new rows for which the scores hold, such as new groups, or "".
+    - `folds` is None if the rows are new to the model. Otherwise the model was fitted to them, and they are scored out
+      of fold.
     """
 
     sample: CountRows
@@ -44,18 +47,21 @@ class RowsToScore:
     folds: Folds | None = None
 
     def predict_out_of_fold(self, folder: ModelFolder) -> CalibratedRows | None:
-        """Predict each row by members that were fitted to other folds; return None if all rows are new to the model."""
+        """Predict each row by copies of the members that were fitted without it.
+
+        Return None if no row was used in the fit, so that the model itself can predict them.
+        """
         if self.folds is None:
             return None
         plan = FitConfig(**folder.task["plan"])
-        return predict_out_of_fold(folder.model.predictor_, self.folds, calibration_options(plan), plan.seed)
+        return predict_out_of_fold(folder.model.predictor_, self.folds, make_calibration_options(plan), plan.seed)
 
 
 class KnownRows(NamedTuple):
-    """The rows of a table with a known count and a positive weight, in their order: arrays with one element per row.
+    """The counts, weights and hashes of the rows of a table that have a count and a positive weight.
 
-    `number` is the number of the row in the table, from 0; `hashes` recognise rows of the fit. `without_target` is the
-    number of further rows, without a count.
+    `number` is the position of each row in the table, from 0. `hashes` are compared with those of the training rows.
+    `without_target` is the number of rows without a count.
     """
 
     number: np.ndarray
@@ -65,7 +71,7 @@ class KnownRows(NamedTuple):
     without_target: int
 
     def draw(self, mask: np.ndarray, max_rows: int | None) -> RowDraw:
-        """Draw at most `max_rows` of the rows in a mask. Positions in the result are row numbers of the table."""
+        """Draw at most `max_rows` of the rows where `mask` is True; the result has their positions in the table."""
         rows = np.flatnonzero(mask)
         weight = None if self.weight is None else self.weight[rows]
         draw = draw_rows(len(rows), max_rows, y=self.y[rows], weight=weight)
@@ -73,7 +79,7 @@ class KnownRows(NamedTuple):
 
 
 def count_targets(folder: ModelFolder, table: Table) -> int:
-    """Count the rows of a table whose target is known."""
+    """Return the number of rows of a table that have a count."""
     blocks = ((block, table.read_block(block)) for block in table.list_blocks())
     return sum(
         int(folder.roles.find_rows_with_target(frame, block.rows_before_in_file).sum()) for block, frame in blocks
@@ -81,9 +87,9 @@ def count_targets(folder: ModelFolder, table: Table) -> int:
 
 
 def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
-    """Check all rows of a table block by block; return counts, weights and hashes, to choose the rows to score.
+    """Check all rows of a table block by block, and collect their counts, weights and hashes.
 
-    If a column has cells that cannot be read, its first block with such cells is reported in a warning.
+    A warning reports columns with cells that cannot be read; it describes the first block with such cells.
     """
     roles, model = replace(folder.roles, groups=None, group=()), folder.model
     parts: list[tuple[np.ndarray, ...]] = []
@@ -118,18 +124,20 @@ def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
     return KnownRows(number, y, weight if is_weighted else None, hashes, table.rows - n_known)
 
 
-def rows_to_score(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> RowsToScore:
-    """Choose the rows of a table with the target on which a model is scored: those to which it was not fitted.
+def choose_rows_to_score(
+    folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS
+) -> RowsToScore:
+    """Choose the rows of a table with counts on which a model is scored: those to which it was not fitted.
 
-    If the table is the training table, these are its test rows or, without test rows, all rows, which are scored out of
-    fold. If there are more than `max_rows` rows, this number is drawn.
+    If the table is the model's training table, these are its test rows. If it has no test rows, these are all its rows,
+    which are then scored out of fold. Of more than `max_rows` rows, that number is drawn.
     """
     table = Table.from_rows(table)
     scanned = scan_rows(folder, table)
     missing = " ".join(folder.roles.describe_rows_without_target(scanned.without_target))
     is_fitted_table = folder.seen is None or sum_hashes(scanned.hashes) == folder.seen.hash_sum
     if "fingerprint" in folder.task and is_fitted_table:
-        rows = _training_rows(folder, table, missing, max_rows)
+        rows = _choose_rows_of_training_table(folder, table, missing, max_rows)
         if rows is not None:
             return rows
     mask, note = np.ones(len(scanned.y), dtype=bool), ""
@@ -143,20 +151,22 @@ def rows_to_score(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: in
 
 
 def _read_sample(folder: ModelFolder, frame: pl.DataFrame) -> CountRows:
-    """Read rows that `scan_rows` has already checked."""
+    """Read rows that `scan_rows` has already checked, without warnings."""
     counts = folder.model.predictor_.counts
     return folder.roles.read_rows(frame, folder.model.fractional, lambda sentence: None, counts)
 
 
-def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: int | None) -> RowsToScore | None:
-    """Choose the rows to score of the training table; return None if `table` is another table.
+def _choose_rows_of_training_table(
+    folder: ModelFolder, table: Table, missing: str, max_rows: int | None
+) -> RowsToScore | None:
+    """Choose the rows to score if `table` is the model's training table; return None if it is another table.
 
-    `missing` is a sentence about rows without a count.
+    `missing` is a sentence about rows without a count, which becomes part of the note.
     """
     frame = table.read()
     sample = _read_sample(folder, frame)
     sample = sample.rows(sample.has_weight)
-    if fingerprint(sample) != folder.task.get("fingerprint"):
+    if compute_fingerprint(sample) != folder.task.get("fingerprint"):
         return None
     plan, frame = FitConfig(**folder.task["plan"]), frame[sample.row_numbers - 1]
     for name in (plan.split_column, plan.time):
@@ -169,7 +179,7 @@ def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: in
     if folder.folds is not None:
         reason = f"The model was fitted to all {len(sample):,} rows of this table"
         note = f"{missing} {reason}, so they are scored out of fold."
-        folds = folds_to_score(folder.model.predictor_, sample, folder.folds)
+        folds = restore_folds(sample, folder.folds)
         return RowsToScore(sample, frame, len(sample), note.strip(), split.meaning, folds)
     test = split.rows.test
     note = f"{missing} The model was fitted to this table, so only its {len(test):,} test rows are scored.".strip()

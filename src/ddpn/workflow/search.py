@@ -1,8 +1,8 @@
-"""The search of `ddpn tune`: Optuna suggests settings and prunes trials that are worse than the best one.
+"""The search of `ddpn tune`: Optuna suggests settings, and prunes trials that are worse than the best one.
 
 Optuna's ask-and-tell interface is used instead of `Study.optimize`, so that a search depends only on its seed and on
-the scores of folds, which are stored in a folder. A search that was killed, or that ran several trials at once,
-continues with the same trials on any machine, and no fold is scored twice.
+the scores of folds. These are stored in a folder. A search that was killed continues with the same trials on any
+machine, even if it ran several trials at once, and no fold is scored twice.
 """
 
 import math
@@ -38,9 +38,9 @@ _REFIT_FOLDS, _REFIT_SECONDS, _MAX_RESERVED_SHARE = 2.0, 5.0, 0.6
 
 
 class ScoredRows:
-    """The weights and groups of the rows on which trials are scored, fold after fold, and their division into blocks.
+    """The weights and groups of the rows on which every trial is scored, ordered by fold.
 
-    Blocks of rows are the units of the test that prunes trials.
+    The rows are divided into blocks, whose mean scores the test that prunes trials compares.
     """
 
     def __init__(self, folds: Sequence[Prepared]) -> None:
@@ -62,18 +62,23 @@ class ScoredRows:
         return len(self.weight)
 
     def mean_losses(self, losses: np.ndarray) -> dict[int, float]:
-        """Return the weighted mean loss of each block by its number; `losses` has the losses of the first rows."""
+        """Return the weighted mean loss of each block, by its number.
+
+        `losses` has one loss per row in the order of the folds; it may end early, after any fold.
+        """
         weight, block = self.weight[: len(losses)], self.block[: len(losses)]
         sums, totals = np.bincount(block, weight * losses), np.bincount(block, weight)
         return {step: float(sums[step] / totals[step]) for step in np.flatnonzero(totals).tolist()}
 
 
 class Search:
-    """Runs trials until the time or the number of trials is used up; the defaults come first.
+    """A search that runs trials until the time or the number of trials is used up. The first trial has the defaults.
 
-    `trials` are the completed trials, and `stopped` is True if a trial was stopped at the deadline. With `n_jobs` (as
-    for `ddpn.runtime.jobs.run`), several trials run at once. The next ones are suggested when all of these are
-    completed, so that they depend only on scores, and not on the speed or failure of machines.
+    `names` are the settings to search, and `folder` stores the scores. After `run`, `trials` has the completed trials,
+    and `stopped` is True if a trial was stopped at the deadline.
+
+    `n_jobs`, as in `ddpn.runtime.jobs.run`, sets how many trials run at once. The next ones are suggested only when all
+    of these are completed, so that suggestions depend on scores and not on the speed of machines.
     """
 
     def __init__(
@@ -92,7 +97,7 @@ class Search:
         self.stopped = False
         self.defaults = default_settings(names)
         self.store = ResultStore(folder)
-        self._prepare_frame, self._clock = prepared, clock
+        self._prepared, self._clock = prepared, clock
         self._max_trials = math.inf if max_trials is None else max_trials
         self._on_step, self._n_jobs = on_step, n_jobs
         optuna = import_extra("optuna", "tune")
@@ -118,20 +123,23 @@ class Search:
 
     @property
     def best(self) -> Trial:
-        """The trial with the smallest mean CRPS among those that were scored on all rows."""
+        """The trial with the smallest mean CRPS among those that were not dropped."""
         return min((trial for trial in self.trials if not trial.dropped), key=lambda trial: trial.crps or 0.0)
 
     @property
     def reserved(self) -> float:
-        """The seconds that are reserved for the refit of the best trial so far."""
+        """The seconds that are reserved for the refit with the best settings so far."""
         max_seconds = _MAX_RESERVED_SHARE * (self._clock.end - self._clock.started)
         if not self.trials:
             return max_seconds
-        ratio = self._prepare_frame.counts["train"] / self.folds[0].counts["train"]
+        ratio = self._prepared.counts["train"] / self.folds[0].counts["train"]
         return min(max_seconds, _REFIT_SECONDS + _REFIT_FOLDS * ratio * float(np.mean(self.best.seconds)))
 
     def run(self) -> None:
-        """Run trials until a limit is reached. Ctrl-C raises a `KeyboardInterrupt`; scores of completed folds stay."""
+        """Run trials until a limit is reached.
+
+        Ctrl-C raises a `KeyboardInterrupt`; the scores of completed folds stay stored.
+        """
         if self.store.folder.exists():
             self._on_step("Continuing with the scores of the interrupted search")
         width = self._choose_simultaneous_trials()
@@ -144,24 +152,24 @@ class Search:
             trials = [Trial(handle.number, dict(handle.params), handle=handle) for handle in handles]
             try:
                 with clock.limit():
-                    self._score(trials, clock)
+                    self._score_trials(trials, clock)
             except TimeLimitError:
                 self.stopped = True
                 return
             for trial in trials:
                 self.trials.append(trial)
-                self._on_step(self._describe(trial))
+                self._on_step(self._describe_trial(trial))
 
     def _choose_simultaneous_trials(self) -> int:
-        """Return the number of simultaneous trials. A continued search uses the number with which the search began."""
+        """Return the number of trials to run at once; a search that continues uses the number it began with."""
         if (stored := self.store.read("width")) is not None:
             return int(stored["width"])
         width = slots(self._n_jobs)
         self.store.write("width", {"width": str(width).encode()}, "the number of trials at once")
         return width
 
-    def _describe(self, trial: Trial) -> str:
-        """Describe a completed trial, and the time or the number of trials that is left, in one line."""
+    def _describe_trial(self, trial: Trial) -> str:
+        """Return a line about a completed trial, the best trial, and the time or number of trials left."""
         outcome = trial.dropped or f"CRPS {trial.crps:.4g}"
         parts = [f"Trial {trial.number}: {outcome}; best {self.best.crps:.4g} (trial {self.best.number})"]
         if self._max_trials < math.inf:
@@ -171,9 +179,9 @@ class Search:
             parts.append(f"{format_duration(seconds)} left before the refit")
         return ", ".join(parts)
 
-    def _score(self, trials: list[Trial], clock: Clock) -> None:
-        """Score trials fold by fold, as long as they are not clearly worse than the best trial, and tell Optuna."""
-        first = self.trials[0] if self.trials else trials[0]
+    def _score_trials(self, trials: list[Trial], clock: Clock) -> None:
+        """Score trials fold by fold, drop those that are clearly worse than the best one, and report to Optuna."""
+        default_trial = self.trials[0] if self.trials else trials[0]
         for number in range(len(self.folds)):
             remaining = [trial for trial in trials if not trial.dropped]
             jobs = [
@@ -182,20 +190,23 @@ class Search:
             ]
             results = {result.job: result for result in run(jobs, self.folds, self._n_jobs, self.store)}
             for trial, job in zip(remaining, jobs, strict=True):
-                self._add_fold(trial, first, number, results[job])
+                self._add_fold_scores(trial, default_trial, number, results[job])
         for trial in trials:
             trial.elapsed = time.monotonic() - self._clock.started
             if n_rows := len(trial.scores):
                 group = None if self.rows.group is None else self.rows.group[:n_rows]
-                gain = mean_gain(first.scores[:n_rows] - trial.scores, self.rows.weight[:n_rows], group=group)
+                gain = mean_gain(default_trial.scores[:n_rows] - trial.scores, self.rows.weight[:n_rows], group=group)
                 trial.gain, trial.error = gain.mean, gain.error
             value = None if trial.dropped else -(trial.gain or 0.0)
             self._study.tell(trial.handle, value, state=self._pruned if trial.dropped else None)
 
-    def _add_fold(self, trial: Trial, first: Trial, number: int, result: Result) -> None:
-        """Add the scores of a fold to a trial, and drop the trial if it failed or is worse than the best trial."""
+    def _add_fold_scores(self, trial: Trial, default_trial: Trial, number: int, result: Result) -> None:
+        """Add the scores of fold `number` to a trial; drop the trial if it failed or Optuna prunes it.
+
+        `default_trial` is the trial with the default settings, with which others are compared.
+        """
         if result.error is not None:
-            if trial is first or isinstance(result.error, TimeLimitError):
+            if trial is default_trial or isinstance(result.error, TimeLimitError):
                 raise result.error  # without the defaults there is nothing to compare with
             trial.dropped = f"failed: {result.error}"
             return
@@ -205,7 +216,7 @@ class Search:
         n_rows = len(trial.scores)
         trial.crps = float(np.average(trial.scores, weights=self.rows.weight[:n_rows]))
         assert trial.handle is not None
-        for step, loss in self.rows.mean_losses(trial.scores - first.scores[:n_rows]).items():
+        for step, loss in self.rows.mean_losses(trial.scores - default_trial.scores[:n_rows]).items():
             if step >= _BLOCKS_PER_FOLD * number:
                 trial.handle.report(loss, step)
         if number + 1 < len(self.folds) and trial.handle.should_prune():

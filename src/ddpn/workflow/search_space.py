@@ -1,4 +1,4 @@
-"""The settings that a search tries, their ranges and choices, and its limits. Imports no torch."""
+"""The settings that `ddpn tune` can search, with their ranges or choices. Imports no torch."""
 
 from collections.abc import Mapping, Sequence
 
@@ -37,10 +37,10 @@ Settings = dict[str, float | int | str]
 def check_search(
     plan: FitConfig, budget: str | float | None, trials: int | None, search: str | Sequence[str] | None
 ) -> tuple[float | None, int | None, list[str]]:
-    """Return the limits of a search, in seconds and trials (None: no limit), and the settings to search.
+    """Check the options of a search; return its time limit in seconds, number of trials, and settings to search.
 
-    `search` has the names as a list or as text with commas. Default: every setting that the plan does not fix. Invalid
-    values raise a `ConfigError`.
+    The limits are None if there are none. `search` is a list of settings, or a string with commas; by default, it is
+    every setting that the plan leaves open. Invalid options raise a `ConfigError`.
     """
     number = None if trials is None else check_integer("trials", trials, 1)
     seconds = None if budget is None else parse_duration(budget, "budget")
@@ -66,12 +66,15 @@ def check_search(
 
 
 def default_settings(names: Sequence[str]) -> Settings:
-    """Return the values that `ddpn fit` uses for these settings by default. "auto" depends on the number of rows."""
+    """Return the default values of some settings, as `ddpn fit` uses them.
+
+    The value "auto" means that the setting depends on the number of rows.
+    """
     return {name: getattr(_DEFAULTS, name, DEFAULT_LIKELIHOOD) for name in names}
 
 
-def with_settings(plan: FitConfig, settings: Mapping[str, float | int | str]) -> FitConfig:
-    """Return a plan with the values of `settings`, which must be settings to which the plan gives no value."""
+def apply_settings(plan: FitConfig, settings: Mapping[str, float | int | str]) -> FitConfig:
+    """Return a plan with the given settings, none of which the plan may already have a value for."""
     options, training = JsonObject(), dict(plan.training_options or {})
     for name, value in settings.items():
         if name in _TRAINING:

@@ -1,6 +1,6 @@
-"""Split rows into training, validation and test rows (the three parts): at random, by a column, or by time.
+"""Split a table into three parts (training, validation and test rows): at random, by a column, or by time.
 
-Rows of a group stay in one part.
+Rows of the same group go to the same part.
 """
 
 from typing import NamedTuple
@@ -23,9 +23,9 @@ MIN_GROUPS = 5
 
 
 class RowSplit(NamedTuple):
-    """The positions of the rows of each part, and a description of the split, such as "at random".
+    """A split of a table: the row positions of each part, and a description such as "at random by seed 0".
 
-    If rows belong to groups, `meaning` is a sentence that says for which new rows the test scores hold; else it is "".
+    `meaning` is a sentence about the groups of new rows for which the test scores hold, or "" without groups.
     """
 
     rows: SplitRows
@@ -36,11 +36,11 @@ class RowSplit(NamedTuple):
 def split_rows(
     frame: pl.DataFrame, plan: FitConfig, labels: np.ndarray | None = None, group: np.ndarray | None = None
 ) -> RowSplit:
-    """Split rows as the plan requires.
+    """Split rows into training, validation and test rows, as the plan requires.
 
-    Unless the plan asks for test rows, up to 5,000 rows are all training rows, which are cross-fitted. If there are few
-    rows, none are kept for validation. Messages name rows by `labels` (default: numbers from 1). Rows with equal
-    elements in `group` stay in one part.
+    Unless the plan asks for test rows, up to 5,000 rows become training rows, to be cross-fitted. There are no
+    validation rows if they would be too few. `group` has one label per row; rows with the same label go to the same
+    part. `labels` name rows in error messages; by default they are numbers from 1.
     """
     labels = np.arange(1, frame.height + 1) if labels is None else labels
     if frame.height < MIN_ROWS:
@@ -71,7 +71,7 @@ def split_rows(
 def _split_by_time(
     frame: pl.DataFrame, name: str, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None
 ) -> RowSplit:
-    """Split rows by the times in column `name`: the last rows become test rows, those before them validation rows."""
+    """Split rows by the times in column `name`: the last become test rows, and those before them validation rows."""
     times = read_times(frame, name, labels)
     rows = split_by_time(times.rank("dense").to_numpy().astype(np.int64), name, plan.split_shares, group, plan.seed)
     begin = times[int(rows.test[0])]
@@ -94,13 +94,13 @@ def _split_by_time(
     return RowSplit(rows, how, describe_scores(plan.group, "new groups that begin later"))
 
 
-def read_times(frame: pl.DataFrame, name: str, labels: np.ndarray, of_text: bool = False) -> pl.Series:
-    """Return a column of times. A missing time raises an `InputError`, and so does text unless `of_text` is True.
+def read_times(frame: pl.DataFrame, name: str, labels: np.ndarray, allow_text: bool = False) -> pl.Series:
+    """Return the column of times; raise an `InputError` if a time is missing, or if it holds neither numbers nor dates.
 
-    Messages name rows by `labels`.
+    With `allow_text`, it may also hold text. `labels` name rows in error messages.
     """
     series = frame[check_column(name, frame.columns, "time", InputError)]
-    is_text = of_text and series.dtype == pl.String
+    is_text = allow_text and series.dtype == pl.String
     if not (series.dtype.is_temporal() or series.dtype.is_numeric() or is_text):
         present = series.drop_nulls()
         kind = "booleans" if series.dtype == pl.Boolean else "text" if series.dtype == pl.String else "values"

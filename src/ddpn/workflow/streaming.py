@@ -1,8 +1,8 @@
-"""Predict tables of any length from files to a file, in order and with constant memory, locally or on a cluster.
+"""Predict tables of any length and write the predictions to a file, with limited memory, locally or on a cluster.
 
-Each block of rows of a long table is a job (`ddpn.runtime.jobs`), which makes a part of the output. Parts are kept in
-the folder TARGET.parts until all are done, so that a run that was killed continues and writes the same file. Importing
-this module imports no torch.
+A long table is divided into blocks of rows. Each block is a job (`ddpn.runtime.jobs`) that makes one part of the
+output. Parts are kept in the folder TARGET.parts until all are done, so that a run that was killed can continue and
+writes the same file. Importing this module imports no torch.
 """
 
 import gzip
@@ -57,34 +57,34 @@ def predict_files(
     on_finding: Callable[[str], None] = lambda sentence: None,
     n_jobs: Where = None,
 ) -> int:
-    """Predict every row of tables and write the predictions to a file, like `ddpn predict`.
+    """Predict every row of one or several tables and write the predictions to a file, like `ddpn predict`.
 
-    All rows of a long table are checked before the first is predicted, so that an invalid table leaves no output.
+    All rows of a long table are checked before the first is predicted, so that no output is written for an invalid
+    table.
 
     Parameters
     ----------
     model : path
         The folder of the model.
     data : path or sequence of paths
-        Files, folders or patterns such as data/*.parquet, whose rows are predicted one after the other. "-" is CSV from
-        standard input.
+        Files, folders or patterns such as data/*.parquet. "-" means CSV from standard input.
     out : path
-        The file to write. Its extension determines the format. "-" is CSV on standard output.
+        The file to write, whose extension determines the format. "-" means CSV on standard output.
     spec : PredictionSpec, optional
         The columns of the predictions.
     exposure, upper : str, optional
-        The columns with these roles. Default: as in the fit.
+        The columns with the exposure and with the upper bound of each row. Default: as in the fit.
     layout : Layout
-        The sheet of a workbook, and the rows above the header. Default: the first of each.
+        The sheet of a workbook, and the number of rows above the header. Default: the first sheet, and no such rows.
     overwrite : bool
         Whether to replace an existing output.
     verbose : bool
         Show progress.
     on_finding : callable
-        Called with each sentence about unusual rows.
+        Called with each sentence about unusual cells and flagged rows.
     n_jobs : int or RayCluster, optional
-        Where blocks of rows are predicted, as for `ddpn.runtime.jobs.run`. The nodes of a cluster receive the model,
-        but must see the tables under the same paths. Default: in this process.
+        The number of processes, or the cluster, that predict blocks of rows, as in `ddpn.runtime.jobs.run`. The nodes
+        of a cluster receive the model, but must see the tables under the same paths. Default: this process.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def predict_files(
             with folder_lock(parts.folder):
                 _predict_missing_parts(parts, _SharedInputs(folder, table, sizes, spec, target), n_jobs, bar.advance)
                 rows = _join_parts(parts, table.list_blocks(), Path(target), findings)
-    for sentence in findings.sentences():
+    for sentence in findings.write_sentences():
         on_finding(sentence)
     if "calibration" in about["task"].get("missing", ()):
         on_finding("Intervals are not calibrated, because the fit was stopped by Ctrl-C.")
@@ -139,13 +139,13 @@ def _predict_in_memory(
     table: Table,
     spec: PredictionSpec,
     target: str,
-    done: Callable[[int], None],
+    on_predicted: Callable[[int], None],
     findings: "Findings",
 ) -> int:
-    """Predict a table in this process and return the number of rows.
+    """Predict a table in this process and write the predictions to `target`; return the number of rows.
 
-    A short table is predicted at once. A long one, whose target is standard output, is predicted block by block after
-    all rows are checked. `done` is called with numbers of predicted rows.
+    A short table is predicted at once. A long one, which comes here only if the target is standard output, is checked
+    first and then predicted block by block. `on_predicted` is called with the number of rows of each predicted block.
     """
     from ddpn.workflow.prediction import predict_block
 
@@ -162,14 +162,14 @@ def _predict_in_memory(
         else:
             write_file(predictions, target)
         rows += predictions.height
-        done(predictions.height)
+        on_predicted(predictions.height)
     return rows
 
 
 class _SharedInputs(NamedTuple):
-    """What the jobs of one call of `predict_files` share, and each node of a cluster receives.
+    """The inputs that all jobs of one call of `predict_files` share; each node of a cluster receives a copy.
 
-    `sizes` are the sizes of the table's files on this machine. Other nodes must see files of the same sizes.
+    `sizes` are the sizes in bytes of the table's files on this machine, by which other nodes recognise the same files.
     """
 
     folder: ModelFolder
@@ -179,7 +179,7 @@ class _SharedInputs(NamedTuple):
     target: str
 
     def check(self, block: Block) -> None:
-        """Raise an error if this machine cannot read the file of a block, or if the file has another size here."""
+        """Raise an error if this machine cannot read the file of a block, or if the file has a different size here."""
         path, size = self.table.paths[block.file], self.sizes[block.file]
         if size and not os.path.isfile(path):
             how = "Put tables into a folder that all nodes see under the same path"
@@ -191,25 +191,25 @@ class _SharedInputs(NamedTuple):
             )
 
 
-def _check_job(work: _SharedInputs, block: Block) -> dict[str, bytes]:
-    work.check(block)
-    work.table.check_rows(work.folder.roles, block)
+def _check_job(shared: _SharedInputs, block: Block) -> dict[str, bytes]:
+    shared.check(block)
+    shared.table.check_rows(shared.folder.roles, block)
     return {}
 
 
-def _predict_job(work: _SharedInputs, block: Block) -> dict[str, bytes]:
-    """Predict one block of a table; return the content of its two files, keyed by their names.
+def _predict_job(shared: _SharedInputs, block: Block) -> dict[str, bytes]:
+    """Predict one block of a table; return two files, by name.
 
-    `content` is the part of the output with the block's predictions, and `facts` are the number of rows, the columns
-    and the findings as JSON.
+    `content` has the block's rows of the output. `facts` is JSON with the number of rows, the column names and the
+    `Findings`.
     """
     from ddpn.workflow.prediction import Findings, predict_block
 
-    work.check(block)
-    findings, frame = Findings(work.folder.model.predictor_, work.spec), work.table.read_block(block)
-    with work.table.locate_errors(block):
-        predictions = predict_block(work.folder, frame, work.spec, findings, block.rows_before_in_file, findings.note)
-    content, kind = io.BytesIO(), get_extension(work.target, to_write=True)
+    shared.check(block)
+    findings, frame = Findings(shared.folder.model.predictor_, shared.spec), shared.table.read_block(block)
+    with shared.table.locate_errors(block):
+        predictions = predict_block(shared.folder, frame, shared.spec, findings, block.rows_before_in_file, findings.note)
+    content, kind = io.BytesIO(), get_extension(shared.target, to_write=True)
     if kind in TEXT:
         predictions.write_csv(content, include_header=False, separator=TEXT[kind] or ",")
     else:
@@ -218,30 +218,32 @@ def _predict_job(work: _SharedInputs, block: Block) -> dict[str, bytes]:
     return {"content": content.getvalue(), "facts": json.dumps(facts).encode()}
 
 
-def _predict_missing_parts(parts: ResultStore, work: _SharedInputs, n_jobs: Where, done: Callable[[int], None]) -> None:
-    """Check all blocks of rows whose parts of the output are missing, then predict these parts into the store `parts`.
+def _predict_missing_parts(
+    parts: ResultStore, shared: _SharedInputs, n_jobs: Where, on_predicted: Callable[[int], None]
+) -> None:
+    """Predict the blocks whose parts of the output are not in the store `parts` yet, and store their parts.
 
-    `done` is called with numbers of predicted rows.
+    All these blocks are checked before the first is predicted. `on_predicted` is called with numbers of predicted rows.
     """
     missing = list[Block]()
-    for block in work.table.list_blocks():
+    for block in shared.table.list_blocks():
         if (stored := parts.read(block)) is None:
             missing.append(block)
         else:
-            done(json.loads(stored["facts"])["rows"])
+            on_predicted(json.loads(stored["facts"])["rows"])
     for name, job, store in (("checking", _check_job, None), ("predicting", _predict_job, parts)):
         for start in range(0, len(missing), _SUBMITTED_JOBS):
             some = missing[start : start + _SUBMITTED_JOBS]
             jobs = [Job(f"{name} rows from {block.rows_before + 1:,} on", job, (block,), block) for block in some]
-            for result in run(jobs, work, n_jobs, store):
+            for result in run(jobs, shared, n_jobs, store):
                 if facts := result.get().get("facts"):
-                    done(json.loads(facts)["rows"])
+                    on_predicted(json.loads(facts)["rows"])
 
 
 def _join_parts(parts: ResultStore, blocks: Sequence[Block], target: Path, findings: "Findings") -> int:
-    """Write the target from its parts, completely or not at all, and remove the parts; return the number of rows.
+    """Join the stored parts to the output file, completely or not at all, and delete them; return the number of rows.
 
-    `blocks` are the blocks of all parts, in order. What is unusual about the rows is added to `findings`.
+    `blocks` are the blocks of all parts, in order. The findings of the parts are added to `findings`.
     """
     rows, columns, files = 0, list[str](), list[Path]()
     for block in blocks:

@@ -1,4 +1,4 @@
-"""Sentences about the findings of the checks of a table, with the options to use."""
+"""Write warnings about problems of a table, with the options that solve them."""
 
 from ddpn.rows.groups import EQUAL_INPUTS
 from ddpn.runtime.errors import format_argument
@@ -6,7 +6,7 @@ from ddpn.tables.checks.findings import FindingKind, TableFinding
 
 
 def describe_finding(finding: TableFinding) -> str:
-    """Return the warning about a finding, with the options that solve it.
+    """Return a warning about a problem that a check of the table found, with the options that solve it.
 
     >>> describe_finding(TableFinding(FindingKind.IDENTIFIER, "Column a b has row numbers.", ("a b",)))
     'Column a b has row numbers. Leave it out with `drop=["a b"]`.'
@@ -73,8 +73,8 @@ _REMEDIES = {
 def describe_trend(change: float, time: str, is_input: bool) -> str:
     """Return the warning that counts change with time.
 
-    `change` is the share by which later counts differ from the predictions of a model of earlier rows, such as 0.2.
-    `time` is the column of times, and `is_input` is True if the time is an input of the model.
+    `change` is the relative difference between later counts and the predictions of a model fitted to earlier rows, such
+    as 0.2 for 20% higher. `time` is the column of times, and `is_input` is True if the model has it as an input.
     """
     side = "higher" if change > 0 else "lower"
     remedy = "" if is_input else f" {format_argument('use', [time])} makes the time an input as well."

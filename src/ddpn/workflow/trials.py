@@ -1,4 +1,4 @@
-"""The rows to which trials of `ddpn tune` are fitted and on which they are scored, and the scoring of a fold."""
+"""The trials of `ddpn tune`: on which rows they are fitted and scored, and the scoring of one fold."""
 
 import time
 import warnings
@@ -26,7 +26,7 @@ from ddpn.runtime.time_plan import Schedule
 from ddpn.storage.contents import arrays_to_bytes
 from ddpn.workflow.fitting import fit_prepared
 from ddpn.workflow.preparing import Prepared
-from ddpn.workflow.search_space import Settings, with_settings
+from ddpn.workflow.search_space import Settings, apply_settings
 
 if TYPE_CHECKING:
     import optuna
@@ -41,7 +41,7 @@ MAX_TRIAL_NETWORKS = 2
 
 @dataclass
 class Trial:
-    """The settings of a trial, and its scores.
+    """One combination of settings in a search, with its scores.
 
     Attributes
     ----------
@@ -52,17 +52,18 @@ class Trial:
     crps : float or None
         The mean CRPS over the scored rows; None if the trial was dropped before any row was scored.
     gain, error : float or None
-        The mean CRPS of the defaults on the same rows minus `crps`, and the standard error of this difference.
+        By how much `crps` is smaller than the mean CRPS of the default settings on the same rows, and the standard
+        error of this difference.
     seconds : list of float
         The time that each fold took.
     elapsed : float
         The time from the start of the search to the end of the trial, in seconds.
     dropped : str
-        The reason why the trial ended early, else "".
+        The reason why the trial was ended early, or "" if it was not.
     scores : array
-        The CRPS of each scored row, in the order of the folds. If the trial was dropped, not all rows are scored.
+        The CRPS of each scored row, ordered by fold. If the trial was dropped, later folds are not scored.
     handle : optuna.Trial or None
-        The trial in Optuna.
+        Optuna's object for this trial.
     """
 
     number: int
@@ -78,13 +79,15 @@ class Trial:
 
 
 def split_for_trials(prepared: Prepared) -> list[Prepared]:
-    """Return the splits of a table in which trials are fitted and scored. The test rows of each split are scored.
+    """Split a table for trials; return a list of folds, whose test rows are those on which trials are scored.
 
-    Small tables are cross-validated on their training and validation rows, because a few hundred validation rows would
-    decide by chance. With a split by time, each fold is scored on later rows than those it is fitted to. There is a
-    single split, with the validation rows to score, for larger tables, for validation rows that the user chose, and for
-    groups that are split by time. A share of the rows to fit is held out to choose epochs and mixture weights, so that
-    scored rows take no part in the fit. Groups are never divided, and the test rows of the table are never used.
+    - Small tables are cross-validated on their training and validation rows, because scores of a few hundred validation
+      rows would be too noisy. With a split by time, each fold is scored on later rows than it is fitted to.
+    - Larger tables have a single fold, which is scored on the validation rows. So do tables whose validation rows the
+      user chose, and tables with groups that are split by time.
+
+    In each fold, a share of the rows to fit is held out to choose epochs and mixture weights. The rows of a group stay
+    together, and the test rows of the table are never used.
     """
     rows, plan, group = prepared.split.rows, prepared.plan, prepared.sample.group
     used = np.concatenate([rows.train, rows.validation])
@@ -115,11 +118,11 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
 
 
 def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Clock) -> dict[str, bytes]:
-    """Fit the training rows of fold `number` with some settings, and score its test rows.
+    """Fit a model with some settings to fold `number`, and score its test rows.
 
-    Return the CRPS of each test row and the seconds that this took, as the files of a job (`ddpn.runtime.jobs`). A
-    Normal is scored by the probabilities of the counts to which its draws would be rounded. When the `clock` ends, a
-    `TimeLimitError` is raised.
+    Return two arrays as the files of a job (`ddpn.runtime.jobs`): the CRPS of each test row, and the seconds that the
+    job took. Continuous distributions are first rounded to counts. If the time of `clock` runs out, a `TimeLimitError`
+    is raised.
     """
 
     def check_time(step: str = "") -> None:
@@ -127,10 +130,10 @@ def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Cl
             raise TimeLimitError("the time is up")
 
     started, fold = time.monotonic(), folds[number]
-    plan = with_settings(fold.plan, settings).replace(compare_with=())
+    plan = apply_settings(fold.plan, settings).replace(compare_with=())
     if plan.ensemble_size is not None:
         plan = plan.replace(n_networks=min(MAX_TRIAL_NETWORKS, plan.ensemble_size))
-    model = plan.regressor()
+    model = plan.make_regressor()
     with clock.limit(), warnings.catch_warnings():
         # Warnings of bad convergence are ignored, because the score shows whether the settings are good.
         warnings.simplefilter("ignore")

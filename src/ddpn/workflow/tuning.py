@@ -1,7 +1,7 @@
-"""`tune`: search for better settings within a time budget, and fit the model with the best ones (`ddpn tune`).
+"""`tune`: search for better settings within a time budget, then fit a model with the best ones (`ddpn tune`).
 
-A trial is the pipeline of `ddpn fit` with some settings, scored on rows that it was not fitted to. The defaults are
-kept unless another trial is better by more than chance.
+A trial runs `ddpn fit` with some settings and is scored on held-out rows. The default settings are kept unless another
+trial is better by more than chance.
 """
 
 import json
@@ -25,9 +25,9 @@ from ddpn.storage.files import folder_lock, sha256
 from ddpn.storage.model_files import check_destination
 from ddpn.workflow.config import MIN_SECONDS
 from ddpn.workflow.fitting import Fitted, fit_into
-from ddpn.workflow.preparing import Prepared, identity
+from ddpn.workflow.preparing import Prepared, compute_identity
 from ddpn.workflow.search import Search
-from ddpn.workflow.search_space import RANGES, SETTINGS, Settings, check_search, with_settings
+from ddpn.workflow.search_space import RANGES, SETTINGS, Settings, apply_settings, check_search
 from ddpn.workflow.trials import Trial
 
 #: The best trial must be better than the defaults by at least this many standard errors (a variant of the
@@ -37,25 +37,25 @@ _MIN_STANDARD_ERRORS = 0.5
 
 @dataclass(frozen=True)
 class TuningResult:
-    """The outcome of a search.
+    """The result of a search.
 
     Attributes
     ----------
     defaults, best : dict
-        The default settings, and the settings with which the model was refitted. They are equal if no trial was better.
+        The default settings, and the settings of the refitted model. They are equal if no trial was better.
     best_number : int
-        The number of the trial with the settings `best`; 0 for the defaults.
+        The number of the trial with the settings `best`; 0 means the defaults.
     gain : Gain
-        The CRPS of the defaults minus the CRPS of the best other trial, on rows to which neither was fitted. Positive
-        values are better. The interval allows for the number of trials among which the best one was chosen.
+        The held-out CRPS of the defaults minus that of the best other trial, so that positive values favour the trial.
+        The interval is corrected for choosing the best of several trials.
     trials : list of Trial
-        All trials in order.
+        All completed trials in order.
     space : dict
-        A description of what was searched, by setting.
+        The range or the choices of each searched setting, as text.
     rows : int
         The number of rows on which trials were scored.
     scored_on : str
-        A description of these rows.
+        A description of the rows on which trials were scored.
     stopped : bool
         True if a trial was stopped at the deadline.
     """
@@ -72,7 +72,7 @@ class TuningResult:
 
     @property
     def headline(self) -> str:
-        """The outcome in one sentence."""
+        """The result in one sentence."""
         number = len(self.trials)
         if number <= 1:
             return "There was time for the default settings only, so they are used. Give a larger budget to search."
@@ -90,7 +90,7 @@ class TuningResult:
 
     @property
     def details(self) -> list[str]:
-        """Sentences on the best trial and on the search."""
+        """Sentences about the best trial and about the search."""
         if len(self.trials) <= 1:
             return []
         dropped = sum(bool(trial.dropped) for trial in self.trials)
@@ -107,7 +107,7 @@ class TuningResult:
         return [*sentences, f"Search: {len(self.trials)} trials in {duration}, {dropped} of them dropped early{last}."]
 
     def as_dict(self) -> dict[str, object]:
-        """Return the result as values that JSON can hold."""
+        """Return the result, ready for JSON."""
         kept = [field.name for field in fields(Trial) if field.name not in ("scores", "handle")]
         trials = [{name: getattr(trial, name) for name in kept} for trial in self.trials]
         gain = [self.gain.mean, self.gain.low, self.gain.high]
@@ -128,12 +128,16 @@ def tune(
     started: float | None = None,
     runner: StepRunner | None = None,
 ) -> tuple[Fitted, TuningResult]:
-    """Search the settings of a model, fit the best ones as `ddpn fit` does, and save the model.
+    """Search for the best settings of a model, fit it with these as `ddpn fit` does, and save it.
 
-    Trials are fitted to training rows and scored by the CRPS of rows to which they were not fitted. Test rows are used
-    only at the end, to score the model. The first trial has the default settings. They are kept unless another trial
-    beats them by more than the best of as many equally good trials would by chance. A search that was interrupted or
-    killed continues if `tune` is called again with the same table and settings; `budget` and `trials` may differ.
+    Trials are fitted to training rows and scored by their CRPS on held-out rows. Test rows are used only at the end, to
+    score the model.
+
+    The first trial has the default settings. Among several equally good trials, the best one beats the defaults by
+    chance. So the defaults are kept unless the gain is larger than such a chance gain.
+
+    An interrupted search continues if `tune` is called again with the same table and settings; `budget` and `trials`
+    may differ.
 
     Parameters
     ----------
@@ -141,30 +145,30 @@ def tune(
         The folder in which to save the model.
     prepared : Prepared
         The result of `ddpn.workflow.preparing.prepare` for a configuration with test rows (`FitConfig.with_test_rows`).
-        They are needed because the chosen settings look too good on the rows that chose them. Settings that the
-        configuration fixes are not searched.
+        Test rows are required, because the chosen settings look too good on the rows on which they were chosen.
+        Settings that have a value in the configuration are not searched.
     budget : str or float, optional
-        The time for everything, such as "10m", "90s" or seconds; time for the refit is reserved. Default: "10m", or no
-        limit if `trials` is given.
+        The time for the search and the refit, such as "10m", "90s" or seconds. Default: "10m", or no limit if `trials`
+        is given.
     trials : int, optional
-        The number of trials, including the defaults.
+        The number of trials, including the first one with the defaults.
     search : str or sequence of str, optional
-        The settings to search, keys of `ddpn.workflow.search_space.SETTINGS`. Default: all that the configuration does
-        not fix.
+        The settings to search, keys of `ddpn.workflow.search_space.SETTINGS`. Default: all that have no value in the
+        configuration.
     about : mapping, optional
-        Further information to save with the model, as values that JSON can hold.
+        Further information to save with the model. Its values must be valid in JSON.
     overwrite : bool
         Whether to replace an existing model.
     on_step : callable, optional
-        Called with a line on the progress: the trial, its score, the best score so far and the time left.
+        Called with a line about each trial: its score, the best score so far and the time left.
     n_jobs : int or RayCluster, optional
-        The number of simultaneous trials, each in a process with one thread; -1 is one per core. A
-        `ddpn.runtime.cluster.RayCluster` runs as many as fit on it. Parallel trials differ from sequential ones,
-        because fewer earlier scores are known. Default: one trial after the other, in this process.
+        The number of simultaneous trials, each in a process with one thread; -1 means one per core. A
+        `ddpn.runtime.cluster.RayCluster` runs as many as it has room for. Simultaneous trials have other settings than
+        sequential ones, because fewer scores are known when they begin. Default: one after the other, in this process.
     started : float, optional
         The start of the budget, on the scale of `time.monotonic`. Default: now.
     runner : StepRunner, optional
-        Runs the steps of the refit that Ctrl-C may end.
+        Runs the steps of the refit after the training, which Ctrl-C may end one by one.
 
     Returns
     -------
@@ -196,12 +200,14 @@ def tune(
     check_destination(target_path, overwrite)
     with folder_lock(target_path):
         # Scores are stored in a folder while the search runs. Its name depends on the table, the plan and the search.
-        search_facts = json.dumps([identity(prepared), {name: SETTINGS[name] for name in names}], sort_keys=True)
+        search_facts = json.dumps(
+            [compute_identity(prepared), {name: SETTINGS[name] for name in names}], sort_keys=True
+        )
         folder = target_path.parent / f".{target_path.name}.{sha256(search_facts.encode())[:16]}.tuning"
         trial_search = Search(prepared, names, folder, clock, max_trials, on_step, n_jobs)
         trial_search.run()
         result = summarize_search(trial_search)
-        plan = with_settings(prepared.plan, result.best) if result.best_number else prepared.plan
+        plan = apply_settings(prepared.plan, result.best) if result.best_number else prepared.plan
         if clock.has_limit and plan.ensemble_size is None:
             # A mixture adapts to the time left.
             seconds_left = max(float(MIN_SECONDS), min(clock.left, plan.seconds or clock.left))
@@ -217,7 +223,7 @@ def tune(
 
 
 def summarize_search(search: Search) -> TuningResult:
-    """Choose the best settings by the trials so far, and summarize the search."""
+    """Choose the best settings among the completed trials, and summarise the search."""
     best, gain = choose_trial(search.trials, search.rows.weight, search.rows.group)
     folds = len(search.folds)
     scored_on = "the validation rows" if folds == 1 else f"{folds} folds of the training and validation rows"
@@ -239,9 +245,10 @@ def summarize_search(search: Search) -> TuningResult:
 
 
 def compute_chance_gain(trials: int) -> float:
-    """Return the gain of the best trial over the defaults, in standard errors, that is typical if all are equally good.
+    """Return the gain, in standard errors, that the best trial typically has if no trial is really better.
 
-    It grows with the number of trials, because the best one was chosen on the same rows. It is at least 0.5.
+    The gain is over the defaults. It grows with the number of trials, because the best one was chosen on the same rows.
+    It is at least 0.5.
 
     >>> [round(compute_chance_gain(n), 2) for n in (1, 5, 20, 100)]
     [0.5, 0.97, 1.67, 2.33]
@@ -252,10 +259,10 @@ def compute_chance_gain(trials: int) -> float:
 def choose_trial(
     trials: Sequence[Trial], weight: np.ndarray, group: np.ndarray | None = None
 ) -> tuple[Trial | None, Gain]:
-    """Choose the trial whose settings are refitted; return it (None for the defaults) and its gain over the defaults.
+    """Choose the trial whose settings are used; return it, or None for the defaults, and its gain over the defaults.
 
-    The first of the completed `trials` has the defaults. `weight` and `group` are the weights and groups of the rows on
-    which trials were scored.
+    The first of the completed `trials` has the default settings. `weight` and `group` have the weight and group of each
+    row on which trials were scored.
     """
     whole = [trial for trial in trials[1:] if not trial.dropped]
     if not whole:
