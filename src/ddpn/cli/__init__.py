@@ -1,4 +1,4 @@
-"""The command line `ddpn`. Its modules read arguments and print results; the library does everything else.
+"""The command line `ddpn`. It only reads arguments and prints results; the library does everything else.
 
 Each command imports what it needs when it runs, so that --help responds at once.
 """

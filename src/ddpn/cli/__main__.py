@@ -1,4 +1,4 @@
-"""Run the program by `python -m ddpn.cli`."""
+"""Run the command line with `python -m ddpn.cli`."""
 
 from ddpn.cli.program import main
 

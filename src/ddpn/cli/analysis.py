@@ -1,4 +1,4 @@
-"""Commands that analyse tables and models: diagnose, likelihoods, explain, monitor. Only arguments and printing."""
+"""The commands diagnose, likelihoods, explain and monitor: their arguments and their output."""
 
 import math
 import sys
@@ -67,7 +67,7 @@ def diagnose(
 
 
 def _show_diagnosis(diagnosis: "Diagnosis") -> None:
-    """Print the checks of a count target, the recommended likelihood, and notes."""
+    """Print a diagnosis: the checks of the target, the recommended likelihood, and notes."""
     summary = diagnosis.summary
     typer.echo(diagnosis.headline)
     typer.echo(
@@ -195,9 +195,9 @@ def explain(
 
 
 def _show_explanation(explanation: "Explanation", note: str) -> None:
-    """Print the most important columns: how much shuffling them worsens predictions, and the range of their effects.
+    """Print the most important columns: by how much shuffling them worsens predictions, and the range of their effects.
 
-    Without the target, only effects are printed. `note` is a sentence about the rows that were used.
+    If the table has no target, only effects are printed. `note` is a sentence about the rows that were used.
     """
 
     def format_range(effect: "Effect", curve: "Curve") -> str:
@@ -234,7 +234,10 @@ def _show_explanation(explanation: "Explanation", note: str) -> None:
 
 
 def _show_contributions(contributions: "Contributions", row_numbers: list[int]) -> None:
-    """Print how much each column adds to the prediction for each row, with the row's number in the table."""
+    """Print how much each column adds to the prediction for each row.
+
+    `row_numbers` are the numbers of these rows in the table.
+    """
     from ddpn.runtime.display import value_text
 
     inverse_link = math.exp if contributions.log else float
@@ -317,7 +320,7 @@ def monitor(
 
 
 def _show_comparison(monitoring: "Monitoring") -> None:
-    """Print the checks of new rows, those with drift first, and the columns that were not compared."""
+    """Print the results of all checks of new rows, those with drift first, and the columns that were not compared."""
     typer.echo(monitoring.headline)
     rows = [(check.cells, check.drift) for check in monitoring.checks[:_MAX_PRINTED_CHECKS]]
     headings = "check", "before", "now", "difference", "threshold", "adjusted p", "result"

@@ -1,6 +1,6 @@
-"""Output for people and programs: errors and warnings as sentences, tables on a terminal, JSON for programs.
+"""Print results, errors and warnings: as sentences and tables for people, and as JSON for programs.
 
-Sentences name arguments by the options of the command line.
+In sentences, arguments of the library are replaced by options of the command line.
 """
 
 import errno
@@ -36,7 +36,7 @@ _WIDTH_WITHOUT_TERMINAL = 140
 
 
 def read_option_names(context: typer.Context) -> tuple[dict[str, str], set[str]]:
-    """Return the option of each argument of the running command, and the arguments that the user typed."""
+    """Return the running command's options by argument name, and the names of the arguments that the user typed."""
     options = {
         parameter.name: max(parameter.opts, key=len)
         for parameter in context.command.params
@@ -48,11 +48,11 @@ def read_option_names(context: typer.Context) -> tuple[dict[str, str], set[str]]
 
 @contextmanager
 def report_errors(ctrl_c_message: str, context: typer.Context | None = None) -> Iterator[None]:
-    """Catch errors and warnings in a `with` block; print one sentence each, and no traceback.
+    """Return a context manager that prints errors and warnings as sentences, without a traceback.
 
     After an error, the command exits with a status that depends on the kind of the error. After Ctrl-C,
-    `ctrl_c_message` is printed. `context` is the command that runs: its options replace the names of arguments in
-    sentences.
+    `ctrl_c_message` is printed. In sentences, the options of the running command, `context`, replace names of
+    arguments.
     """
     try:
         with _print_warnings():
@@ -81,12 +81,13 @@ def _print_stop(what_is_kept: str) -> None:
 
 @contextmanager
 def answer_ctrl_c(ctrl_c_message: str) -> Iterator[None]:
-    """End the program within a second of Ctrl-C, even inside a long library call.
+    """Return a context manager in which Ctrl-C ends the program within a second, even inside a long library call.
 
-    This context is for work that has not written anything yet. `ctrl_c_message` says what Ctrl-C left.
-    Python handles signals only between two of its instructions. Therefore a thread is notified of Ctrl-C. If the
-    program does not end by itself within half a second, the thread prints the message of `report_errors` and ends the
-    process.
+    It is for work that has not written anything yet. `ctrl_c_message` says what was written.
+
+    Python handles a signal only between two bytecode instructions, so a long call delays it. A thread is therefore
+    notified of Ctrl-C as well. If the program does not end within half a second, the thread prints the message and ends
+    the process.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield  # only the main thread of a POSIX system receives such signals
@@ -116,9 +117,9 @@ def answer_ctrl_c(ctrl_c_message: str) -> Iterator[None]:
 
 
 class CtrlCRunner(StepRunner):
-    """A context in which Ctrl-C interrupts only the running step, so that saving always completes.
+    """A `StepRunner` and context manager with which Ctrl-C interrupts only the current step, so that saving completes.
 
-    Before the first step, and outside the main thread, Ctrl-C raises a `KeyboardInterrupt` as usual.
+    Before the first step, and outside of the main thread, Ctrl-C raises a `KeyboardInterrupt` as usual.
     """
 
     def __init__(self) -> None:
@@ -144,7 +145,7 @@ class CtrlCRunner(StepRunner):
         self.is_stopped = True
 
     def run(self, step: Callable[[], object]) -> bool:
-        """Run a step unless Ctrl-C was pressed before it; return True if the step was completed."""
+        """Run a step unless Ctrl-C was pressed earlier; return True if the step was completed."""
         self._has_steps = True
 
         def end_by_ctrl_c() -> None:
@@ -176,9 +177,9 @@ def _print_warnings() -> Iterator[None]:
 
 
 def show(table: "Table", to_stderr: bool = False) -> None:
-    """Print a table with the width of the terminal, or 140 characters wide if there is no terminal.
+    """Print a table, as wide as the terminal, or 140 characters wide if the output is not a terminal.
 
-    Text is never interpreted as markup: a column named [/red]x or :smile: is printed unchanged.
+    Text is not interpreted as markup: a column named [/red]x or :smile: is printed unchanged.
     """
     from rich.console import Console
 
@@ -189,16 +190,19 @@ def show(table: "Table", to_stderr: bool = False) -> None:
 
 
 def show_warnings(sentences: Sequence[str]) -> None:
-    """Print warnings about a table to standard error, with options of `ddpn fit` in place of arguments."""
+    """Print warnings about a table to standard error, with arguments replaced by options of `ddpn fit`."""
     for sentence in sentences:
         typer.echo(f"Warning: {render_fit_options(sentence)}", err=True)
 
 
 def print_step(step: str) -> None:
-    """Print a step of long work to standard error. Unlike `typer.echo`, this does not disturb a progress bar."""
+    """Print the name of a step to standard error.
+
+    Unlike `typer.echo`, this does not disturb a progress bar.
+    """
     print(f"{step} ...", file=sys.stderr, flush=True)
 
 
 def print_json(document: object) -> None:
-    """Print dicts, lists, numbers and texts as one JSON document to standard output."""
+    """Print a JSON document to standard output."""
     typer.echo(json.dumps(document, indent=1, ensure_ascii=False))

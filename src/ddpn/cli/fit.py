@@ -1,4 +1,4 @@
-"""ddpn fit and ddpn tune: models from tables. Only arguments and printing."""
+"""The commands fit and tune: their arguments and their output."""
 
 import shlex
 import sys
@@ -157,9 +157,9 @@ def tune(
 
 
 def _show_data(data: str, prepared: "Prepared", as_json: bool) -> None:
-    """Print, before the training, the rows, the split, the role of each column, and warnings about the table.
+    """Print what a fit will use: the rows, the split, the role of each column, and warnings about the table.
 
-    `data` is what the user typed for the table. With `as_json`, print to standard error.
+    `data` is the table's name as the user typed it. If `as_json` is True, print to standard error.
     """
     total = f" of {prepared.stream.table.rows:,}" if prepared.stream is not None else ""
     typer.echo(f"{data}: {len(prepared.sample):,}{total} rows{' sampled' if total else ''}", err=as_json)
@@ -171,7 +171,7 @@ def _show_data(data: str, prepared: "Prepared", as_json: bool) -> None:
 
 
 def _show_result(out: Path, fitted: "Fitted", as_json: bool) -> None:
-    """Print the scores of a saved model and what to do next. After Ctrl-C, also print what is missing."""
+    """Print the scores of a saved model and what to do next; after Ctrl-C, also print which steps are missing."""
     task = fitted.folder.task
     if as_json:
         print_json({"model": str(out), **task})

@@ -1,4 +1,4 @@
-"""Commands that use a fitted model: predict, evaluate, show, report, export, serve. Only arguments and printing."""
+"""The commands predict, evaluate, show, report, export and serve: their arguments and their output."""
 
 import os
 import sys
@@ -153,7 +153,7 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
 
 @wrap_load_errors
 def show_onnx(path: Path, as_json: bool) -> None:
-    """Print the members, inputs and outputs of an exported file."""
+    """Print the members, inputs and outputs of an ONNX file."""
     from ddpn.export.description import describe_onnx
 
     about = describe_onnx(path)
@@ -210,7 +210,7 @@ def report(
 def _open_model_and_table(
     model: Path, data: str, columns: dict[str, str | None], layout: Layout
 ) -> "tuple[ModelFolder, Table]":
-    """Load a model and open a table. Errors in the first rows are raised before torch is imported."""
+    """Load a model and open a table. Errors in the first rows are found before torch is imported, which is slow."""
     from ddpn.tables.table import Table
     from ddpn.workflow.model_folder import SavedModel
 
@@ -272,7 +272,7 @@ def export(
 
 
 def _describe_interface(about: JsonObject) -> list[tuple[str, str]]:
-    """Describe the members, inputs and outputs of an exported file as pairs of name and value."""
+    """Return the members, inputs and outputs of an ONNX file as pairs of a name and a value."""
     members = [(f"Member {name}", describe_member(member)) for name, member in about["members"].items()]
     inputs = [(f"Input {column['name']}", f"{column['type']}, {column['meaning']}") for column in about["inputs"]]
     outputs = ", ".join(about["outputs"].values())

@@ -1,6 +1,6 @@
 """Arguments and options that several commands share, with their help texts. Imports no torch.
 
-Options of `ddpn fit`, `tune` and `diagnose` that can also be set in a file are in `ddpn.cli.plan_options`.
+Options that can also be set in a settings file are in `ddpn.cli.plan_options`.
 """
 
 from pathlib import Path
@@ -19,9 +19,11 @@ _FILES = (
 
 
 def option(metavar: str | None, help_text: str, *names: str, panel: str | None = None) -> Any:
-    """Define an option.
+    """Define an option of a command.
 
-    `metavar` names its value (None for a flag), and `names` default to the name of the argument.
+    `metavar` stands for its value on the help page; None means a flag without a value. `names` are the names of the
+    option, such as "--out" and "-o"; by default, it is named after the function's argument. `panel` is the section of
+    the help page.
     """
     return typer.Option(*names, help=help_text, metavar=metavar, rich_help_panel=panel)
 
@@ -111,7 +113,10 @@ GpusPerJob = Annotated[
 
 
 def connect_cluster(address: str | None, gpus: float | None = None) -> "RayCluster | None":
-    """Connect to the cluster that the options describe; return None if there is no address."""
+    """Connect to the Ray cluster at an address; return None if there is no address.
+
+    `gpus` is the number of GPUs per job.
+    """
     from ddpn.runtime.errors import ConfigError
 
     if address is None:

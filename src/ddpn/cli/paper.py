@@ -1,4 +1,4 @@
-"""Commands for the paper: its data sets and experiments. Only arguments and printing."""
+"""The commands for the paper's data sets and experiments: their arguments and their output."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,7 @@
 """Help texts of the options of `ddpn fit`, `tune` and `diagnose` that define a fit, in the order of the help page.
 
-A panel is a section of the help page. --help shows the options without a panel, which are used every day; --help-all
-shows all options.
+A panel is a section of the help page. --help shows only everyday options, which have no panel. --help-all shows all
+options.
 """
 
 from typing import NamedTuple
@@ -17,11 +17,11 @@ _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
 
 
 class OptionText(NamedTuple):
-    """The help of one option.
+    """The help text of an option, with its place on the help page.
 
-    `metavar` stands for its value, such as "COLUMN", `help` is the sentence, `panel` the section of the help page
-    (None: the first one), and `commands` are the commands that have the option. By default, the
-    option is called like the field of `FitConfig`, with hyphens; `flag` is the name of an option that is not.
+    `metavar` stands for its value, such as "COLUMN". `panel` is the section of the help page, or None for everyday
+    options. `commands` are the commands that have the option. Options are named after fields of `FitConfig`, with
+    hyphens; `flag` is the option's name if it differs.
     """
 
     metavar: str

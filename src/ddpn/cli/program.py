@@ -1,4 +1,4 @@
-"""The program `ddpn`, and the decorator that makes a function a command."""
+"""The program `ddpn`, and the decorator that turns functions into its commands."""
 
 import atexit
 import gc
@@ -52,10 +52,13 @@ _HelpAll = Annotated[
 
 
 class _PlainHelp:
-    """A help page without types. Typer 0.29 writes <bool> after --json, and {DATA...}... and <list[str]> for DATA."""
+    """A mixin that removes the types of arguments and options from help pages.
+
+    Typer 0.29 would write <bool> after --json, and {DATA...}... and <list[str]> for DATA.
+    """
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the arguments and options."""
+        """Return the arguments and options of the command, without types on the help page."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if getattr(param, "is_flag", False) and param.metavar is None:
@@ -65,7 +68,7 @@ class _PlainHelp:
         return params
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words that follow the name of the command in the usage line, such as DATA."""
+        """Return the words that follow the command in the usage line, such as DATA, without types."""
         pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
         arguments = [param for param in self.get_params(ctx) if isinstance(param, TyperArgument)]
         names = [param.metavar if param.required else f"[{param.metavar}]" for param in arguments]
@@ -73,14 +76,14 @@ class _PlainHelp:
 
 
 class Group(_PlainHelp, TyperGroup):
-    """A typer group with plain help: the program `ddpn`, or a group of its commands such as `ddpn data`."""
+    """A group of typer commands with plain help pages: the program `ddpn`, or a part of it such as `ddpn data`."""
 
 
 class Command(_PlainHelp, TyperCommand):
-    """A typer command with plain help. --help shows the everyday options, and --help-all also those in panels."""
+    """A typer command with a plain help page, which shows only everyday options unless --help-all is typed."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help page into `formatter`: without options in panels unless --help-all was typed."""
+        """Write the help page to `formatter`; options in panels are hidden unless --help-all was typed."""
         params, shows_all = self.get_params(ctx), _SHOWS_ALL in ctx.meta
         for param in params:
             param.hidden = _has_panel(param) and not shows_all
@@ -89,7 +92,7 @@ class Command(_PlainHelp, TyperCommand):
         super().format_help(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words that the user typed; raise an error with the new name for an option of an earlier version."""
+        """Parse the arguments that the user typed; if an option was renamed, exit and print its new name."""
         options = {name for param in self.get_params(ctx) for name in param.opts}
         for old in (word.partition("=")[0] for word in args):
             if old in _NEW_OPTIONS and _NEW_OPTIONS[old] in options:
@@ -110,13 +113,14 @@ def command(
     to: typer.Typer = app,
     ends_at_once: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Turn a function into a command that reports errors and Ctrl-C in one sentence.
+    """Decorate a function to make it the command `name`, which reports errors and Ctrl-C in one sentence.
 
-    A parameter `settings` of the function is replaced by the options of the command in `plan_options`, and a parameter
-    `columns` by options for the roles that its type names; the function receives them as dictionaries. A parameter
-    `started` is the time at which the program started, on the scale of `time.monotonic`. After Ctrl-C, `ctrl_c_message`
-    is printed; with `ends_at_once`, even in the middle of a library call. `to` is the program, or a group of its
-    commands.
+    `to` is the program, or the group of commands, to which the command is added. After Ctrl-C, `ctrl_c_message` is
+    printed; if `ends_at_once` is True, Ctrl-C ends the program even in the middle of a library call.
+
+    Three parameters of the function have a special meaning. `settings` becomes the command's options in `plan_options`,
+    whose values the function receives as a dict. `columns` becomes the column options that its type lists, also
+    received as a dict. `started` receives the time at which the program started, on the scale of `time.monotonic`.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
@@ -159,7 +163,7 @@ def command(
 
 
 def _expand_group(command: str, group: inspect.Parameter) -> dict[str, inspect.Parameter]:
-    """Return the options, by name, that replace the parameter `settings` or `columns` of a command's function."""
+    """Return the options that replace the parameter `settings` or `columns` of a command's function, by name."""
     if group.name == "columns":
         names = get_args(group.annotation)[1]
         return {name.removesuffix("_column"): _make_option(name, str, COLUMN_OPTIONS[name]) for name in names}
@@ -176,7 +180,7 @@ def _expand_group(command: str, group: inspect.Parameter) -> dict[str, inspect.P
 
 
 def _read_option_type(name: str) -> Any:
-    """Return the type of an option for a field of `FitConfig`: a number, several texts, or a text."""
+    """Return the type of the option for a field of `FitConfig`: int, float, str, or a list of str."""
     hint = get_type_hints(FitConfig)[name]
     types = {part for part in (get_args(hint) or (hint,)) if part is not NoneType}
     if types in ({int}, {float}):
@@ -185,7 +189,10 @@ def _read_option_type(name: str) -> Any:
 
 
 def _read_value(name: str, value: object) -> object:
-    """Convert the value that typer read for an option to one for `FitConfig`; None if the option was not typed."""
+    """Convert the value that typer read for an option to a value for `FitConfig`.
+
+    Return None if the option was not typed.
+    """
     if not isinstance(value, list):
         return value
     return (value if OPTION_TEXTS[name].metavar == "COLUMNS" else ",".join(value)) if value else None
@@ -213,7 +220,7 @@ def run_program(
 
 
 def main() -> None:
-    """Run the program."""
+    """Run the command line."""
     # Set before torch is imported: threads that wait by spinning starve each other if other programs use the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # Imports create hundreds of thousands of permanent objects, and collecting garbage among them takes half a second.

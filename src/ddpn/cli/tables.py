@@ -1,4 +1,4 @@
-"""Tables that commands print: columns, the leaderboard, and a saved model. Imports no torch."""
+"""Build the tables that commands print: columns, the leaderboard, and information about a model. Imports no torch."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,9 +29,10 @@ def build_table(
     right: Sequence[int] = (),
     title: str | None = None,
 ) -> "Table":
-    """Build a table for the terminal. Each row has its cells and a style (True for bold, None for dim).
+    """Build a table for the terminal.
 
-    `right` has the positions of the columns that are aligned right.
+    Each of the `rows` is a pair of cells and a style: True for bold, False for normal, None for dim. `right` has the
+    positions of the columns to align right.
     """
     from rich.table import Table
 
@@ -44,7 +45,7 @@ def build_table(
 
 
 def build_column_table(roles: "Roles") -> "Table":
-    """Build the table of all columns: role or kind, distinct values, missing values and notes."""
+    """Build the table of all columns of a fit: how each is used, and its distinct values, missing values and notes."""
     role_names = [role for role in ("target", "exposure", "weight", "censored") if getattr(roles, role) is not None]
     rows: list[tuple[tuple[str, ...], bool | None]]
     rows = [((getattr(roles, role), role, "", "", ""), True) for role in role_names]
@@ -61,7 +62,7 @@ def build_column_table(roles: "Roles") -> "Table":
 
 
 def build_leaderboard(scores: JsonObject) -> "Table":
-    """Build the leaderboard of the mixture and all members, best first. The mixture is bold."""
+    """Build the leaderboard, best first, with the mixture in bold."""
     table = tabulate_scores(scores["entries"], scores["coverage"])
     rows = [
         ([as_text(cell) for cell in row], entry["weight"] is None)
@@ -72,9 +73,10 @@ def build_leaderboard(scores: JsonObject) -> "Table":
 
 
 def show_scores(scores: JsonObject, model: Path, task: JsonObject) -> None:
-    """Print the leaderboard and the verdict. If it prefers a member to the mixture, print how to use the member alone.
+    """Print the leaderboard and the verdict.
 
-    `scores` are those of an evaluation, `model` is the folder, and `task` the saved information about the fit.
+    If the verdict prefers a member to the mixture, also print how to use this member alone. `scores` are the scores to
+    print, `model` is the model folder, and `task` is the saved information about the fit.
     """
     show(build_leaderboard(scores))
     typer.echo(render_fit_options(" ".join(scores["verdict"]["sentences"])))
@@ -88,7 +90,7 @@ def show_scores(scores: JsonObject, model: Path, task: JsonObject) -> None:
 
 
 def build_fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
-    """Build a table of names and values."""
+    """Build a table with two columns, the names and values of facts."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
@@ -100,7 +102,7 @@ def build_fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
 
 
 def describe_model(model: JsonObject) -> list[tuple[str, str]]:
-    """Describe a saved model and its fit as pairs of name and value."""
+    """Return the facts about a saved model and its fit, as pairs of a name and a value."""
     task, roles = model["task"], model["task"]["roles"]
     needed_columns = [column["name"] for column in roles["columns"] if not column["left_out"]]
     weighted = {name: member for name, member in model["members"].items() if member["weight"]}
@@ -147,7 +149,9 @@ def describe_model(model: JsonObject) -> list[tuple[str, str]]:
 
 
 def describe_skipped_steps(skipped: Sequence[str]) -> str:
-    """Describe the steps of a fit that Ctrl-C skipped, except training, which always leaves a model.
+    """Describe the steps of a fit that Ctrl-C skipped.
+
+    Interrupted training is not mentioned, because a model was saved nevertheless.
 
     >>> describe_skipped_steps(["training", "calibration", "scores"])
     'not calibrated, not scored'
@@ -161,7 +165,10 @@ def describe_skipped_steps(skipped: Sequence[str]) -> str:
 
 
 def _describe_count_range(counts: JsonObject | None, roles: JsonObject) -> list[tuple[str, str]]:
-    """Describe the range and the censoring of the counts as pairs of name and value; none if counts are unlimited."""
+    """Return the facts about the possible counts and their censoring, as pairs of a name and a value.
+
+    There are none if counts are unlimited and not censored.
+    """
     count_range = CountRange(**(counts or {}))
     facts = []
     if count_range.is_bounded:
@@ -180,7 +187,7 @@ def _describe_count_range(counts: JsonObject | None, roles: JsonObject) -> list[
 
 
 def describe_member(member: JsonObject) -> str:
-    """Describe a member in one line: its weight and facts about its fit."""
+    """Describe a member in one line: its weight, and facts about its fit."""
     words = [f"{member['weight']:.0%} of the mixture"]
     for name, value in member["facts"].items():
         if isinstance(value, Mapping):

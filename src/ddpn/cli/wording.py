@@ -1,9 +1,7 @@
-"""Turn sentences of the library into the words of the command line, with options in place of arguments.
+"""Replace arguments of the library in sentences by options of the command line.
 
-Imports no torch.
-
-In sentences, an argument is written as `name`, or as `name=value` with the value as JSON
-(`ddpn.runtime.errors.format_argument`).
+Sentences of the library write an argument as `name`, or as `name=value` with the value as JSON
+(`ddpn.runtime.errors.format_argument`). Imports no torch.
 """
 
 import json
@@ -20,7 +18,7 @@ FIT_OPTIONS = {name: text.flag or f"--{name.replace('_', '-')}" for name, text i
 
 
 def format_option(option: str, values: Sequence[object]) -> str:
-    """Write an option with its values, quoted for a shell.
+    """Format an option and its values as a user would type them in a shell.
 
     >>> format_option("--drop", ["age", "ward"]), format_option("--time", ["interview date"])
     ('--drop age,ward', "--time 'interview date'")
@@ -34,7 +32,9 @@ def format_option(option: str, values: Sequence[object]) -> str:
 
 
 def replace_arguments(text: str, options: Mapping[str, str]) -> str:
-    """Replace arguments in a sentence by their options.
+    """Replace the arguments in a sentence by options.
+
+    `options` maps names of arguments to options.
 
     >>> options = {"time": "--time", "drop": "--drop", "overwrite": "--overwrite"}
     >>> replace_arguments('Use `drop=["my day", "age"]`, leave out `time`, or pass `overwrite=True`.', options)
@@ -57,15 +57,15 @@ def replace_arguments(text: str, options: Mapping[str, str]) -> str:
 
 
 def render_fit_options(sentence: str) -> str:
-    """Replace arguments in a sentence about a table or a fit by the options of `ddpn fit`."""
+    """Replace the arguments in a sentence by the options of `ddpn fit`."""
     return replace_arguments(sentence, FIT_OPTIONS)
 
 
 def render_error(error: DDPNError, options: Mapping[str, str], typed: Collection[str]) -> str:
-    """Return the sentence of an error, with arguments replaced by their options.
+    """Return the message of an error, with arguments replaced by options.
 
-    `options` has the option of each argument. Only arguments in `typed`, which the user typed on the command line, are
-    replaced; others come from a settings file and keep their names.
+    `options` maps names of arguments to options. The argument that is invalid is replaced only if it is among `typed`,
+    the arguments that the user typed. Otherwise its value comes from a settings file, and it keeps its name.
 
     >>> from ddpn.runtime.errors import ConfigError
     >>> options = {"epochs": "--epochs", "fractional": "--fractional", "time": "--time"}

@@ -1,1 +1,1 @@
-"""Building blocks of all other packages: errors, argument checks, threads, deadlines, progress bars and jobs."""
+"""Utilities for all other packages: errors, argument checks, threads, deadlines, progress bars and parallel jobs."""

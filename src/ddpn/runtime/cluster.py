@@ -1,4 +1,4 @@
-"""`RayCluster`: the Ray cluster on which jobs run. Only this module imports Ray, and only when it is needed."""
+"""`RayCluster`: a Ray cluster on which jobs run. Only this module imports Ray, and only on first use."""
 
 import importlib.util
 import os
@@ -23,7 +23,7 @@ _SETTINGS = {
 
 
 def import_ray() -> ModuleType:
-    """Import Ray, or raise a `ConfigError` that names the extra."""
+    """Import Ray; if it is not installed, raise a `ConfigError` that names the extra to install."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
@@ -35,13 +35,13 @@ def import_ray() -> ModuleType:
 class RayCluster:
     """A Ray cluster to pass as `n_jobs` to estimators and to `ddpn.workflow.tuning.tune`; needs the extra `cluster`.
 
-    Ray is connected on first use, until the program ends or calls `ray.shutdown()`.
+    The connection to Ray is opened on first use. It stays open until the program ends or calls `ray.shutdown()`.
 
     Parameters
     ----------
     address : str
-        "auto" for the cluster that this machine belongs to (or the address in RAY_ADDRESS), HOST:PORT,
-        ray://HOST:PORT, or "local" for a cluster that is started on this machine and ends with the connection.
+        "auto" means the cluster that this machine belongs to, or the address in RAY_ADDRESS. HOST:PORT and
+        ray://HOST:PORT are addresses. "local" starts a cluster on this machine, which ends with the connection.
     cpus : int
         CPU cores per job, which is also its number of threads.
     gpus : float
@@ -69,7 +69,7 @@ class RayCluster:
     def connect(self) -> ModuleType:
         """Connect to the cluster and return the module `ray`.
 
-        Raise a `ConfigError` if there is no cluster, or if no job fits into it.
+        Raise a `ConfigError` if there is no cluster, or if it has too few CPU cores or GPUs for a job.
         """
         ray = import_ray()
         if not ray.is_initialized():
@@ -117,7 +117,10 @@ def _connect_to_ray(ray: ModuleType, address: str) -> None:
 
 
 def _make_worker_environment() -> dict[str, dict[str, str]]:
-    """Return the environment that workers need to import ddpn: PYTHONPATH, if this process imports ddpn from it."""
+    """Return the environment variables with which workers can import ddpn.
+
+    These are PYTHONPATH, if this process found ddpn by it, or none.
+    """
     root = Path(importlib.util.find_spec("ddpn").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     uses_path = any(path and Path(path).resolve() == root for path in paths)

@@ -1,4 +1,4 @@
-"""Parse lists of column names that a user types, such as "age, ward". A name may itself contain commas."""
+"""Parse lists of column names as users type them, such as "age, ward". A name may itself contain commas."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,12 +20,12 @@ def resolve_names(
 ) -> tuple[str, ...]:
     """Resolve a typed list of names to columns of a table.
 
-    A value that equals a column name stands for that column. Other values are split at commas.
+    A value that is the name of a column stands for that column. Other values are split at commas.
 
     Parameters
     ----------
     values : iterable of str
-        The typed texts: one per use of an option, which may be repeated.
+        The typed texts, one for each time that the option was given.
     columns : sequence of str
         The columns of the table.
     role : str

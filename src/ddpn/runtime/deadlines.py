@@ -1,8 +1,8 @@
-"""Durations as text, such as 90s or 1h30m, and deadlines.
+"""Deadlines, and durations as text, such as 90s or 1h30m.
 
 Deadlines are cooperative. Work that can stop early and still return a result asks its `Clock` how much time is left.
-Other work calls `check_deadline` in its loops, which raises an error once the `Clock.limit` around it has run out.
-Imports no torch.
+Other work calls `check_deadline` in its loops, which raises an error once the time of the surrounding `Clock.limit` is
+up. Imports no torch.
 """
 
 import math
@@ -22,7 +22,7 @@ _DURATION = re.compile(r"\s*".join(rf"(?:(?P<{unit}>{_NUMBER})\s*{unit})?" for u
 
 
 def parse_duration(value: object, name: str = "duration") -> float:
-    """Convert a duration to seconds: a number of seconds, or text such as "90s", "10m", "1.5h", "1h30m" or "2d".
+    """Convert a duration to seconds; it is a number of seconds, or text such as "90s", "10m", "1h30m" or "2d".
 
     `name` is the name of the argument in error messages.
 
@@ -41,9 +41,9 @@ def parse_duration(value: object, name: str = "duration") -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Write a duration as short text that `parse_duration` reads.
+    """Format a duration as short text, which `parse_duration` can read.
 
-    It has two digits below 10 seconds, and is rounded to the second otherwise.
+    Durations below 10 seconds have two digits; longer ones are rounded to the second.
 
     >>> [format_duration(seconds) for seconds in (0.034, 7.25, 90, 600, 5400)]
     ['0.034s', '7.2s', '1m30s', '10m', '1h30m']
@@ -68,7 +68,9 @@ class TimeLimitError(DDPNError):
 
 
 def check_deadline() -> None:
-    """Raise a `TimeLimitError` if the time of the surrounding `Clock.limit` is up; called in loops that take long.
+    """Raise a `TimeLimitError` if the time of the surrounding `Clock.limit` is up.
+
+    Loops that take long call this function.
 
     >>> check_deadline()
     >>> with Clock(1e-9).limit():
@@ -81,10 +83,11 @@ def check_deadline() -> None:
 
 
 class Clock:
-    """A time limit of `seconds` from `started`, a value of `time.monotonic`. If `seconds` is None, there is no limit.
+    """A soft and a hard time limit for some work.
 
-    Work watches `left` and should stop by itself when the seconds are over. If it runs in a block of `limit`, it is
-    ended after `hard_seconds` (default: the same number).
+    The soft limit is `seconds` after `started` (a value of `time.monotonic`; default: now). Work should watch `left`
+    and stop by itself. The hard limit is `hard_seconds` after `started` (default: the soft limit). It ends work that
+    runs inside a `with clock.limit()` block. If `seconds` is None, there is no limit.
 
     >>> Clock().left, Clock(60.0).left > 59.0
     (inf, True)
@@ -111,26 +114,26 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """The seconds left until the work should stop; 0 when the time is up, infinity without a limit."""
+        """The seconds until the soft limit: 0 if it has passed, infinity if there is none."""
         return max(0.0, self.end - time.monotonic())
 
     @property
     def has_limit(self) -> bool:
-        """True if the time is limited."""
+        """True if the clock has a time limit."""
         return self.end < float("inf")
 
     def part(self, seconds: float) -> "Clock":
-        """Return a clock for a part of the work: it ends after `seconds`, or with this clock if that is earlier.
+        """Return a clock for a part of the work: it ends after `seconds`, but not later than this clock.
 
-        Without a limit, return this clock.
+        If this clock has no limit, it is returned itself.
         """
         return Clock(min(seconds, self.left)) if self.has_limit else self
 
     @contextmanager
     def limit(self) -> Iterator[None]:
-        """Let `check_deadline` raise a `TimeLimitError` inside the block once the hard limit has passed.
+        """Make `check_deadline` raise a `TimeLimitError` inside the `with` block once the hard limit has passed.
 
-        If limits are nested, the earliest one counts.
+        If such blocks are nested, the earliest limit counts.
         """
         token = _END.set(min(self.hard_end, _END.get()))
         try:

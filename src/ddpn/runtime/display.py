@@ -1,4 +1,4 @@
-"""Show results to people: numbers as text, and tables for a terminal or as HTML."""
+"""Format numbers as text, and tables for a terminal or as HTML."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Self
 
 
 def as_text(value: object) -> str:
-    """Write a value as a table cell: numbers with about four digits, and a dash for a missing value.
+    """Format a value as a table cell: numbers with about four digits, and missing values as a dash.
 
     >>> [as_text(value) for value in (0.123456, 1234.5, 3, True, None, "north")]
     ['0.1235', '1,234', '3', 'yes', '–', 'north']
@@ -24,10 +24,10 @@ def as_text(value: object) -> str:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table to display: `str(table)` for a terminal, and `to_html()` for a web page.
+    """A table to show to users: `str(table)` is for a terminal, and `to_html()` for a web page.
 
-    The first `names` columns are aligned left, the others right. `bold` lists the cells to emphasise as (row, column).
-    `hidden` is the number of rows that are left out.
+    The first `names` columns are aligned left, the others right. `bold` has the positions (row, column) of bold cells,
+    which only HTML shows. `hidden` is the number of further rows that are not shown.
 
     >>> print(TextTable(("name", "CRPS"), [("trees", 1.5), ("GLM", 12)], hidden=3))
     name   CRPS
@@ -45,7 +45,7 @@ class TextTable:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Sequence[object]], max_rows: int = 10) -> Self:
-        """Make a table of named columns, which shows the first `max_rows` rows."""
+        """Make a table from columns by name; only the first `max_rows` rows are shown."""
         rows = list(zip(*columns.values(), strict=True))
         return cls(list(columns), rows[:max_rows], hidden=max(0, len(rows) - max_rows))
 
@@ -59,7 +59,7 @@ class TextTable:
         return "\n".join([*lines, *([f"... and {plural(self.hidden, 'more row')}"] if self.hidden else [])])
 
     def to_html(self) -> str:
-        """Return the table as HTML. All text is escaped.
+        """Return the table as HTML, with all text escaped.
 
         >>> TextTable(("name", "CRPS"), [("<b>", 1.5)], bold={(0, 1)}).to_html().count("<b>")
         0
@@ -78,9 +78,9 @@ class TextTable:
 
 
 def format_number(value: float, integers: bool = True) -> str:
-    """Write a number with about three digits and commas between thousands.
+    """Format a number with about three digits and commas between thousands.
 
-    With `integers`, whole numbers have no decimals.
+    If `integers` is True, whole numbers have no decimals.
 
     >>> [format_number(v) for v in (0.0123, 0.00123, 3.14159, 12.34, -2.0, 1e6, 2.487e11, math.nan)]
     ['0.012', '0.00123', '3.14', '12.3', '-2', '1,000,000', '2.49e11', '–']
@@ -100,7 +100,7 @@ def format_number(value: float, integers: bool = True) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Write a share in percent. Shares near 0 or 1 are not rounded to 0% or 100%.
+    """Format a share as a percentage. Only shares of exactly 0 or 1 become 0% or 100%.
 
     >>> percent(0.8912), percent(1.0), percent(0.25, 0), percent(0.0002), percent(0.9999)
     ('89.1%', '100%', '25%', '<0.1%', '>99.9%')
@@ -114,7 +114,9 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def plural(number: int, one: str, more: str | None = None) -> str:
-    """Write a number with its noun: `one` in the singular, `more` (default: `one` with an s) in the plural.
+    """Format a number with its noun, which is `one` if the number is 1, and otherwise `more`.
+
+    By default, `more` is `one` with an s.
 
     >>> plural(1, "row"), plural(2000, "row")
     ('1 row', '2,000 rows')
@@ -125,7 +127,8 @@ def plural(number: int, one: str, more: str | None = None) -> str:
 def describe_parts(rows: Mapping[str, int], folds: int = 0) -> str:
     """Describe how many rows a model was fitted to and scored on.
 
-    `rows` holds the numbers of training, validation and test rows; `folds` is the number of folds, 0 without folds.
+    `rows` has the numbers of training, validation and test rows. `folds` is the number of folds of a cross-fitted
+    model, or 0.
 
     >>> describe_parts({"train": 661, "validation": 94, "test": 189}, folds=5)
     '755 rows, 5-fold cross-fitted; 189 test rows'
@@ -145,10 +148,10 @@ def describe_parts(rows: Mapping[str, int], folds: int = 0) -> str:
 
 
 def value_text(value: object, is_day: bool = False) -> str:
-    """Write the value of an input column with about four digits.
+    """Format the value of an input column, with about four digits.
 
-    Numbers have no exponent, and no commas between thousands, because they may be years. If `is_day`, the number is a
-    day since 1970 and becomes a date.
+    Numbers have no exponent, and no commas between thousands, because they may be years. If `is_day` is True, the
+    number counts days since 1970 and becomes a date.
 
     >>> [value_text(v) for v in (1974.0, 0.123456, 250_000.0, True, "north")]
     ['1974', '0.1235', '250000', 'yes', 'north']
@@ -165,7 +168,7 @@ def value_text(value: object, is_day: bool = False) -> str:
 
 
 def format_day(days: float) -> str:
-    """Format a number of days since 1970 as a date, or as a number if it is outside the calendar."""
+    """Format a number of days since 1970 as a date; if it is outside the calendar, format it as a number."""
     try:
         return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
     except OverflowError:
@@ -173,7 +176,7 @@ def format_day(days: float) -> str:
 
 
 def interval_words(low: float, high: float, probability: float) -> str:
-    """Write an interval of counts, from `low` to `high`, with its probability.
+    """Format an interval of counts with its probability.
 
     >>> interval_words(2, 7, 0.934), interval_words(0, 12_000, 0.99999)
     ('2 to 7 (93%)', '0 to 12,000 (over 99.9%)')

@@ -1,7 +1,4 @@
-"""Errors and warnings of ddpn. Everything that a user can cause raises a `DDPNError` with one plain sentence.
-
-`DataWarning` is the category of warnings about the rows and columns of a table.
-"""
+"""The errors and warnings of ddpn. An error that a user can cause is a `DDPNError` whose message is one sentence."""
 
 import errno
 import inspect
@@ -15,7 +12,9 @@ _MAX_LISTED_ROWS = 5
 
 
 class Argument(NamedTuple):
-    """An argument and the column of the table that it names, for errors about the cells of that column.
+    """The name of an argument, with the column of the table that it names.
+
+    Errors about cells of that column mention both.
 
     Parameters
     ----------
@@ -38,16 +37,16 @@ class Argument(NamedTuple):
 
 
 class DDPNError(Exception):
-    """The base class of every error that ddpn raises on purpose.
+    """The base class of all errors that ddpn raises on purpose.
 
-    An error about an argument stores the parts of its message, so that each interface can render it: Python shows the
-    name of the argument, the command line shows its option. Further arguments that the message mentions are in
-    backticks, `name` or `name="value"` (`format_argument`).
+    An error about an argument stores its message in parts, so that Python can call the argument by its name, and the
+    command line by its option. For the same reason, other arguments in a message are in backticks, as `name` or
+    `name="value"` (`format_argument`).
 
     Parameters
     ----------
     message : str
-        The whole sentence. With `argument` and without `must`: the words after the name of the argument.
+        The whole sentence. If `argument` is given but `must` is not, the part of the sentence after the argument.
     argument : str or Argument, optional
         The argument whose value is invalid.
     must : str
@@ -55,9 +54,9 @@ class DDPNError(Exception):
     got : str
         The invalid value.
     rows : sequence
-        The labels of the rows with invalid values.
+        The labels of rows with invalid values.
     remedy : str
-        A sentence that says what to do.
+        A sentence that says what the user can do.
 
     Examples
     --------
@@ -82,7 +81,7 @@ class DDPNError(Exception):
         self.rows, self.remedy = tuple(rows), remedy
 
     def sentence(self, subject: str) -> str:
-        """Return the message.
+        """Return the message, in which the argument is called `subject`.
 
         Parameters
         ----------
@@ -104,7 +103,7 @@ class DDPNError(Exception):
 
 
 class InputError(DDPNError, ValueError):
-    """An error about invalid data, parameters or files."""
+    """An error about invalid data, arguments or files."""
 
 
 class ConfigError(DDPNError, ValueError):
@@ -112,20 +111,22 @@ class ConfigError(DDPNError, ValueError):
 
 
 class TrainingError(DDPNError, RuntimeError):
-    """An error that ends a training, for example if losses are not finite."""
+    """An error that ends a training, for example because the loss is not finite."""
 
 
 class DataWarning(UserWarning):
-    """A warning that a table may not be what it seems.
+    """A warning that the columns or rows of a table may not be what they seem.
 
-    For example, a column leaks the target, rows belong together, or a number means "unknown".
+    For example, a column leaks the target, rows form groups, or a number means "unknown".
 
     Turn these warnings off with `warnings.filterwarnings("ignore", category=ddpn.DataWarning)`.
     """
 
 
 def format_argument(name: str, value: object = None) -> str:
-    """Write an argument, and its value as JSON, in backticks, so that each interface can render it.
+    """Format an argument, and its value as JSON, in backticks.
+
+    The command line replaces such a text by its option.
 
     >>> format_argument("overwrite"), format_argument("drop", ["age", "my day"])
     ('`overwrite`', '`drop=["age", "my day"]`')
@@ -136,7 +137,7 @@ def format_argument(name: str, value: object = None) -> str:
 
 
 def format_rows(labels: Sequence[object]) -> str:
-    """Write the labels of rows with invalid values, for the end of a message.
+    """Format the labels of rows with invalid values, for the end of an error message.
 
     >>> format_rows([17]), format_rows([3, 8])
     ('at row 17', 'at rows 3, 8')
@@ -145,7 +146,9 @@ def format_rows(labels: Sequence[object]) -> str:
 
 
 def join_words(words: Sequence[object], shown: int = 8) -> str:
-    """Join words with commas and "and". Of more than `shown` words, write the first ones and the number of the rest.
+    """Join words with commas and "and".
+
+    If there are more than `shown` words, write the first ones and the number of the others.
 
     >>> join_words([1, 2, 3, 4], shown=2)
     '1, 2 and 2 more'
@@ -155,7 +158,7 @@ def join_words(words: Sequence[object], shown: int = 8) -> str:
 
 
 def describe_os_error(error: OSError) -> str:
-    """Describe a disk or path error in one sentence."""
+    """Describe an `OSError`, such as a full disk or a missing file, in one sentence."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "The disk is full. Nothing was written."
     return f"{error.filename or 'A file'}: {error.strerror or error}."
@@ -169,7 +172,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def warn_user(sentence: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning that shows the line of the user's program that called ddpn, however deep inside it arises."""
+    """Issue a warning that points to the line of the user's code that called ddpn."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "ddpn":
         frame, level = frame.f_back, level + 1

@@ -1,4 +1,4 @@
-"""Import modules only when they are used: optional dependencies, and modules that need torch. Imports no torch."""
+"""Import optional dependencies, and modules that need torch, only when they are used. Imports no torch."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from ddpn.runtime.errors import ConfigError
 
 
 def import_extra(module: str, extra: str) -> ModuleType:
-    """Import `module`, or raise a `ConfigError` that names the extra to install.
+    """Import `module`; if it is not installed, raise a `ConfigError` that names the extra to install.
 
     >>> import_extra("a_package_nobody_has", "data")
     Traceback (most recent call last):
@@ -24,9 +24,9 @@ def import_extra(module: str, extra: str) -> ModuleType:
 
 
 def import_on_use(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a `__getattr__` for a package that imports its attributes on first use.
+    """Return a `__getattr__` function for a package, which imports its attributes on first use.
 
-    `modules` maps each attribute to the module that defines it.
+    `package` is the name of the package, and `modules` maps each attribute to the module that defines it.
 
     >>> find = import_on_use("ddpn", {"sha256": "hashlib"})
     >>> find("sha256")(b"").name
@@ -45,9 +45,10 @@ def import_on_use(package: str, modules: Mapping[str, str]) -> Callable[[str], A
 
 
 def base_class(module: str, name: str, extra: str) -> Any:
-    """Return a class to inherit from; if its library is missing, one that raises a `ConfigError` when instantiated.
+    """Import a class to inherit from; if its library is missing, return a stand-in.
 
-    Modules with adapters can thus be imported, for example to build their documentation, without the library.
+    The stand-in raises a `ConfigError` when it is instantiated. So a module can define subclasses even if the library
+    is not installed, for example to build the documentation.
 
     >>> class Adapter(base_class("a_package_nobody_has", "Base", "gluonts")):
     ...     pass
@@ -68,7 +69,9 @@ def base_class(module: str, name: str, extra: str) -> Any:
 
 
 def locate(name: str | os.PathLike[str], argument: str) -> str:
-    """Return the folder that "package:NAME/FOLDER" names; return other names and paths unchanged.
+    """Resolve "package:NAME/FOLDER" to the path of a folder in an installed package; return other names unchanged.
+
+    `argument` is the name of the argument in error messages.
 
     >>> locate("distilbert-base-cased", "pretrained")
     'distilbert-base-cased'

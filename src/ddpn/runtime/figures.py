@@ -1,4 +1,4 @@
-"""The style of all figures of ddpn: colours, panels and ticks of matplotlib."""
+"""The style of all figures of ddpn: colours, panels and axis ticks in matplotlib."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
@@ -32,7 +32,7 @@ BAR: dict[str, Any] = {"color": SOFT, "edgecolor": ACCENT, "linewidth": 0.8}
 
 
 def use_style(draw: Callable[Arguments, DrawResult]) -> Callable[Arguments, DrawResult]:
-    """Decorate a function to draw in the style of all ddpn figures; matplotlib's global settings stay unchanged."""
+    """Decorate a function so that it draws in the style of ddpn's figures, without changing matplotlib's settings."""
 
     @wraps(draw)
     def draw_in_style(*args: Arguments.args, **kwargs: Arguments.kwargs) -> DrawResult:
@@ -46,7 +46,7 @@ def use_style(draw: Callable[Arguments, DrawResult]) -> Callable[Arguments, Draw
 
 @cache
 def figure_class() -> "type[Figure]":
-    """Return a subclass of matplotlib's Figure that notebooks display even if pyplot is not imported."""
+    """Return a subclass of matplotlib's `Figure` that notebooks display even if pyplot is not imported."""
     from matplotlib.figure import Figure
 
     class NotebookFigure(Figure):
@@ -60,16 +60,17 @@ def figure_class() -> "type[Figure]":
 def make_panels(
     heights: Sequence[float], columns: int = 1, width: float = 5.6, **options: Any
 ) -> "tuple[Figure, np.ndarray]":
-    """Make a figure with a grid of axes; `heights` has the height of each row in inches, `width` the total width.
+    """Make a figure with a grid of axes; return the figure and the axes.
 
-    Pyplot is not used, so there is no window and no global state.
+    `heights` has the height of each row of axes, and `width` is the total width, in inches. `options` are passed to
+    matplotlib's `Figure.subplots`. Pyplot is not used, so no window opens and no global state changes.
     """
     figure = figure_class()((width * columns, sum(heights)), layout="constrained")
     return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)
 
 
 def format_tick(value: float, position: float = 0) -> str:
-    """Write a number as a tick label.
+    """Format a number as a tick label. matplotlib also passes the `position` of the tick, which is ignored.
 
     >>> [format_tick(v) for v in (0.25, 1974.0, 20_000.0, 3e6)]
     ['0.25', '1974', '20k', '3M']
@@ -83,9 +84,10 @@ def format_tick(value: float, position: float = 0) -> str:
 def set_ticks(
     axis: "Axis", integers: bool = False, percent: bool = False, log: bool = False, max_ticks: int = 7
 ) -> None:
-    """Give an axis up to `max_ticks` ticks at round numbers.
+    """Set at most `max_ticks` ticks of an axis, at round numbers.
 
-    `integers` allows only whole numbers. `percent` labels shares in percent. `log` is for a scale of log(1 + x).
+    `integers` allows only whole numbers. `percent` labels shares as percentages. `log` is for an axis with the scale
+    log(1 + x).
     """
     from matplotlib.ticker import FixedLocator, MaxNLocator
 

@@ -1,4 +1,4 @@
-"""Make data frames of results in the library of the user's table: pandas or polars."""
+"""Make data frames in the library of the user's table: pandas or polars."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def library_name(table: object) -> str:
-    """Return "pandas" for a pandas data frame, and "polars" for every other table.
+    """Return "pandas" if the table is a pandas data frame, and "polars" otherwise.
 
     >>> library_name([[1.0]])
     'polars'
@@ -18,7 +18,7 @@ def library_name(table: object) -> str:
 
 
 def make_frame(columns: Mapping[str, Any], library: str = "polars", index: np.ndarray | None = None) -> Any:
-    """Make a data frame of these columns: of polars, or of pandas with the row labels `index`."""
+    """Make a data frame from columns: in polars, or in pandas with the row labels `index`."""
     if library == "pandas":
         import pandas as pd
 

@@ -1,7 +1,7 @@
 """Run independent jobs: in this process, in several processes (joblib), or as tasks of a Ray cluster.
 
-A job is a function with arguments. It returns files, so that results are sent and stored without pickles. Importing
-this module imports neither torch nor Ray.
+A job is a function call whose result is a set of named byte strings, called files. So results can be sent and stored
+without pickle. Importing this module imports neither torch nor Ray.
 """
 
 import multiprocessing
@@ -31,17 +31,17 @@ Where: TypeAlias = int | RayCluster | None
 
 
 class JobError(DDPNError, RuntimeError):
-    """A job failed and will not be repeated."""
+    """The error of a job that failed and will not be repeated."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A unit of work for `run`: a function with its arguments, and the name that messages use for it.
+    """A unit of work for `run`: a function and its arguments.
 
-    `work` is a module-level function. It is called with a value that all jobs share, then with the `arguments` of this
-    job, and returns files: bytes by name.
-    `identity` holds everything that the result depends on, as values that JSON can hold. Results of jobs without an
-    identity are not stored.
+    `work` is a module-level function. It is called as `work(shared, *arguments)`, where `shared` is a value that all
+    jobs share, and returns files: byte strings by name. `name` is the name of the job in messages. `identity` contains
+    everything that the result depends on, as values that are valid in JSON; it is the key under which results are
+    stored. Results of jobs without an identity are not stored.
     """
 
     name: str
@@ -51,20 +51,20 @@ class Job:
 
 
 class JobStore(Protocol):
-    """The protocol of a store for the files of finished jobs, such as `ddpn.storage.results.ResultStore`."""
+    """The protocol of a store for the results of finished jobs, such as `ddpn.storage.results.ResultStore`."""
 
     def read(self, identity: object) -> Mapping[str, bytes] | None:
-        """Return the stored files of the job with this identity; None if there are none."""
+        """Return the stored files of the job with this identity, or None."""
 
     def write(self, identity: object, files: Mapping[str, bytes], name: str) -> None:
-        """Store the files of the job with this identity; `name` is its name in messages."""
+        """Store the files of the job with this identity; `name` is the name of the job in messages."""
 
 
 class Result(NamedTuple):
-    """The outcome of a job: the files that it returned, or the error that ended it.
+    """The result of a job: the files that it returned, or the error that ended it.
 
-    `error` is the `DDPNError` that the job raised; any other error becomes a `JobError` with one sentence. `trace` is
-    the traceback of an unexpected error.
+    `error` is the `DDPNError` that the job raised, or a `JobError` in place of any other exception. `trace` is the
+    traceback of an unexpected exception, else "".
     """
 
     job: Job
@@ -73,7 +73,7 @@ class Result(NamedTuple):
     trace: str = ""
 
     def get(self) -> Mapping[str, bytes]:
-        """Return the files, or raise the error."""
+        """Return the files, or raise the error of the job."""
         if self.error is not None:
             raise self.error
         assert self.files is not None
@@ -81,7 +81,7 @@ class Result(NamedTuple):
 
 
 def slots(n_jobs: Where) -> int:
-    """Return the number of jobs that run at the same time with this setting of `n_jobs`.
+    """Return the number of jobs that run at the same time for a value of `n_jobs`.
 
     >>> slots(None), slots(3), slots(-1) == count_cores()
     (1, 3, True)
@@ -97,7 +97,7 @@ def slots(n_jobs: Where) -> int:
 
 
 def is_here(n_jobs: Where) -> bool:
-    """Return True if `n_jobs` means that jobs run in this process, one after the other."""
+    """Return True if this value of `n_jobs` means that jobs run in this process, one after the other."""
     return not isinstance(n_jobs, RayCluster) and slots(n_jobs) == 1
 
 
@@ -108,14 +108,14 @@ def run(
     store: "JobStore | None" = None,
     on_start: Callable[[Job], object] = lambda job: None,
 ) -> Iterator[Result]:
-    """Run jobs and yield each result when it is ready; results that are already stored come first.
+    """Run jobs, and yield the result of each as soon as it is ready. Stored results come first.
 
-    A job that fails does not end the others. An exception in the caller's loop, such as Ctrl-C, ends all of them.
+    If a job fails, the others continue. An exception in the caller's loop, such as Ctrl-C, ends all jobs.
 
-    `n_jobs` says where jobs run: None or 1 for this process, another number for so many processes of one thread each,
-    -1 for one process per core, or a `RayCluster`. `shared` is the first argument of every job. `store`, a
-    `ddpn.storage.results.ResultStore`, keeps results, so that a program that was killed continues where it stopped.
-    `on_start` is called with each job when it begins, or when it is sent to a cluster.
+    `n_jobs` is the number of processes, each with one thread: None or 1 means this process, and -1 one process per
+    core. It may also be a `RayCluster`. `shared` is the first argument of every job. `store` keeps results, so that a
+    program that was killed can continue. `on_start` is called with each job when it begins, or when it is sent to a
+    cluster.
 
     >>> def greet(greeting, name):
     ...     return {"text": f"{greeting} {name}".encode()}
@@ -169,7 +169,7 @@ def _make_error(job: Job, reason: str) -> JobError:
 def _run_in_processes(
     jobs: Sequence[Job], shared: object, number: int, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
-    """Run jobs in several processes. If a process dies, repeat the unfinished jobs one at a time."""
+    """Run jobs in `number` processes. If a process dies, repeat the unfinished jobs one at a time."""
     # An array of bytes is written once, to a file that all processes map. Unlike mapped arrays, those that a process
     # unpickles from it can be modified.
     content = np.frombuffer(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL), dtype=np.uint8)
@@ -187,7 +187,7 @@ def _run_in_processes(
 
 
 def _describe_broken_pool(error: BrokenProcessPool) -> str:
-    """Describe why a process could not run its job: it died, or it could not import what the job is made of."""
+    """Say why a worker process could not run its job: it was killed, or it could not import the job's function."""
     if error.__cause__ is None:
         return ": its process was killed, perhaps because memory ran out. Run fewer jobs at a time"
     cause = str(error.__cause__.args[0]).strip().splitlines()[-1]
@@ -200,7 +200,10 @@ def _describe_broken_pool(error: BrokenProcessPool) -> str:
 def _run_in_pool(
     jobs: Sequence[Job], content: np.ndarray, number: int, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
-    """Run jobs in joblib's reusable processes; raise `BrokenProcessPool` if a process dies."""
+    """Run jobs in joblib's pool of processes; raise `BrokenProcessPool` if a process dies.
+
+    `content` is the pickled value that all jobs share.
+    """
 
     def tasks() -> Iterator[object]:
         for index, job in enumerate(jobs):
@@ -230,9 +233,9 @@ def _in_worker(index: int, job: Job, content: np.ndarray, parent: int, method: s
 
 @cache
 def _end_with_parent(parent: int) -> None:
-    """End this process when its parent, the process with this id, ends.
+    """Start a thread that ends this process when its parent process ends; `parent` is the id of the parent.
 
-    An orphan would go on writing to files that the user's next command writes.
+    Otherwise an orphaned worker could write to files that the user's next command uses.
     """
 
     def watch() -> None:
@@ -268,7 +271,11 @@ def _run_on_cluster(
 
 
 def _run_on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] | None, DDPNError | None]:
-    """Run a job on a worker; return its files or its `DDPNError`, because Ray would repeat a task that raises one."""
+    """Run a job on a node of the cluster; return its files, or return the `DDPNError` that it raised.
+
+    The error is returned and not raised, because Ray would repeat the task. `content` is the pickled value that all
+    jobs share.
+    """
     limit_threads(cpus)
     try:
         return dict(job.work(pickle.loads(content), *job.arguments)), None
@@ -277,7 +284,7 @@ def _run_on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, byte
 
 
 def _get_result(ray: ModuleType, reference: object, job: Job, retries: int) -> Result:
-    """Return the result of a finished Ray task; the error of a failed one becomes a `JobError`."""
+    """Convert a finished Ray task, `reference`, to the result of its job; an exception becomes a `JobError`."""
     errors, times = ray.exceptions, f" {retries + 1} times, the last time: " if retries else ": "
     try:
         return Result(job, *ray.get(reference))

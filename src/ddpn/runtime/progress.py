@@ -1,4 +1,4 @@
-"""Show the progress of long work: bars on a terminal, lines of output in a notebook, nothing elsewhere."""
+"""Show the progress of long work: a bar on a terminal, a line of output in a notebook, and nothing elsewhere."""
 
 import sys
 import time
@@ -18,14 +18,14 @@ _SECONDS_BETWEEN_UPDATES = 0.2
 
 
 class ProgressBar(Protocol):
-    """The protocol of a progress display, which `progress_bar` yields."""
+    """The protocol of the objects that `progress_bar` yields."""
 
     def advance(self, steps: int = 1, text: str = "") -> None:
-        """Count `steps` more as done, and show `text` at the end of the line."""
+        """Add `steps` to the number of completed steps, and show `text` at the end of the line."""
 
 
 class TerminalBar:
-    """A progress display on a terminal: a bar of the package rich."""
+    """A progress bar on a terminal, drawn by the package rich."""
 
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress, self._task = progress, task
@@ -35,9 +35,10 @@ class TerminalBar:
 
 
 class NotebookLine:
-    """A progress display in a notebook: a line in the output of the cell, which is rewritten while the work goes on.
+    """A line of output in a notebook cell that shows progress and is overwritten as the work goes on.
 
-    Unlike a widget, it needs no further package, and the saved notebook has its last text.
+    Unlike a widget, it needs no other package, and its last text is saved with the notebook. If progress bars are
+    nested, all write to the line of the outermost one.
     """
 
     def __init__(self, title: str, total: int | None, done: int) -> None:
@@ -56,14 +57,14 @@ class NotebookLine:
             self.write(" ".join(filter(None, (self._title, count, text))))
 
     def write(self, text: str) -> None:
-        """Show a text in the line. If this work is part of larger work, use the line of the larger work."""
+        """Show a text in the line, or in the line of the enclosing progress bar if there is one."""
         if self._whole is not None:
             self._whole.write(f"{self._whole._title} ({text})")
         else:
             self._handle.update({"text/plain": text}, raw=True)
 
     def finish(self) -> None:
-        """Show how long the work took. If it is part of larger work, show the title of the larger work again."""
+        """Show how long the work took; if there is an enclosing progress bar, show its title again instead."""
         if self._whole is not None:
             self._whole.write(f"{self._whole._title} ...")
         else:
@@ -71,7 +72,7 @@ class NotebookLine:
 
 
 def is_notebook() -> bool:
-    """Return True if this process runs a Jupyter notebook."""
+    """Return True if the code runs in a Jupyter notebook."""
     from rich.console import Console
 
     return Console(stderr=True).is_jupyter
@@ -79,9 +80,10 @@ def is_notebook() -> bool:
 
 @contextmanager
 def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 0) -> Iterator[ProgressBar]:
-    """Show a bar with the time left on standard error if that is a terminal, or a line in a notebook.
+    """Show a progress bar on standard error if that is a terminal, or a line in a notebook; elsewhere show nothing.
 
-    Elsewhere nothing is shown. Without `total` there is the time since the start.
+    With `total`, the number of steps, the bar shows the time left, otherwise the time since the start. `done` is the
+    number of steps that are already completed.
     """
     from rich import progress as rich
     from rich.console import Console
@@ -111,15 +113,15 @@ def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 
 
 
 def inner_bar(title: str, total: int) -> AbstractContextManager[ProgressBar]:
-    """Show a progress bar for a part of larger work, but only if the larger work shows one."""
+    """Show a progress bar inside the block of another one, but only if that one is shown."""
     return progress_bar(title, total, shown=_IS_SHOWN.get())
 
 
 @contextmanager
 def show_steps(shown: bool = True) -> Iterator[Callable[[str], object]]:
-    """Show the steps of long work: a bar for the one that runs, and one line with its time for each that has ended.
+    """Show the steps of long work: a bar for the current step, and a line with the time taken for each finished one.
 
-    Yields a function that is called with the name of each step that begins.
+    The context manager yields a function to call with the name of each step when it begins.
 
     >>> with show_steps(shown=False) as begin:
     ...     begin("Fitting trees")

@@ -1,8 +1,8 @@
-"""Set the threads of torch and scikit-learn: one for small operations, the user's setting for large ones.
+"""Set the number of threads of torch and scikit-learn: one for small operations, the user's setting for large ones.
 
-An operation that is split over threads ends when the last thread does. If another program occupies the core of one
-thread, that thread waits some milliseconds for a time slice, and the others spin meanwhile. This multiplies the time of
-small operations, but hardly affects operations that take longer than a time slice.
+An operation that is split over threads ends when the last thread does. If another program uses the core of one thread,
+that thread waits some milliseconds for its turn, while the others wait for it. This multiplies the time of small
+operations, but hardly affects operations that take much longer.
 """
 
 import os
@@ -34,7 +34,7 @@ def count_cores() -> int:
 
 
 def limit_threads(number: int) -> None:
-    """Limit the number of threads of this process permanently; for worker processes."""
+    """Limit the number of threads of this process for good; called in worker processes."""
     os.environ |= {name: str(number) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     if "torch" in sys.modules:  # if torch is imported later, it reads the environment variables
         import torch
@@ -45,7 +45,7 @@ def limit_threads(number: int) -> None:
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Run torch's CPU operations in one thread, and restore the user's setting afterwards."""
+    """Return a context manager in which torch uses one CPU thread; it restores the user's setting afterwards."""
     import torch  # not at the top: trees and encodings do not need it
 
     threads = torch.get_num_threads()
@@ -58,7 +58,10 @@ def single_thread() -> Iterator[None]:
 
 
 class _WithoutOneDNN:
-    """A context without oneDNN, which stays off while any thread is inside: torch has one switch per process."""
+    """A context manager that turns off torch's oneDNN backend.
+
+    torch has one switch for the whole process. So the backend stays off until the last thread has left the context.
+    """
 
     def __init__(self) -> None:
         self._lock, self._inside, self._before = Lock(), 0, True
@@ -84,17 +87,16 @@ _WITHOUT_ONEDNN = _WithoutOneDNN()
 
 
 def threads_for(multiply_adds: float) -> AbstractContextManager[None]:
-    """Return a context in which torch uses one thread for fewer than `MIN_THREADED_MULTIPLY_ADDS`.
+    """Return a context manager in which torch uses one thread if operations are small.
 
-    For larger operations, torch uses as many threads as the user has set.
-
-    `multiply_adds` is the size of the largest operation, which `CountModel.multiply_adds` estimates.
+    `multiply_adds` is the size of the largest operation, which `CountModel.multiply_adds` estimates. If it is at least
+    `MIN_THREADED_MULTIPLY_ADDS`, the user's number of threads is used.
     """
     return nullcontext() if multiply_adds >= MIN_THREADED_MULTIPLY_ADDS else single_thread()
 
 
 def single_blas_thread() -> AbstractContextManager[object]:
-    """Return a context in which the linear algebra (BLAS) of numpy and scipy uses one thread.
+    """Return a context manager in which the linear algebra (BLAS) of NumPy and SciPy uses one thread.
 
     With two threads and a busy core, the eigenvalues of a matrix of 404 columns take 3 s instead of 0.05 s.
     """
@@ -102,15 +104,15 @@ def single_blas_thread() -> AbstractContextManager[object]:
 
 
 def tree_threads_for(cells: int) -> AbstractContextManager[object]:
-    """Return a context for boosted trees, which use one thread for tables of fewer than `MIN_THREADED_CELLS` cells.
+    """Return a context manager in which boosted trees use one thread if the table is small.
 
-    For larger tables, they use as many threads as the user has set.
+    `cells` is the number of cells of the table. From `MIN_THREADED_CELLS` on, the user's number of threads is used.
     """
     return nullcontext() if cells >= MIN_THREADED_CELLS else _find_pools().limit(limits=1)
 
 
 def _find_pools() -> ThreadpoolController:
-    """Return a controller of the thread pools of all loaded libraries; cached, because the search takes some ms."""
+    """Return a controller of the thread pools of all loaded libraries. It is cached, because the search takes time."""
     return _controller(tuple(name in sys.modules for name in _WITH_POOLS))
 
 

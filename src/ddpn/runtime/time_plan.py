@@ -1,8 +1,8 @@
-"""Divide a time budget among the steps of a fit and among members, and choose the number of rows that it allows.
+"""Divide a time budget among the steps and members of a fit, and choose how many rows a step can use.
 
 A step begins with few rows to measure its time per row, then continues with as many rows as there is time for. Time
-that a step does not use goes to later steps. Only the number of rows of the first member is a guess
-(`ddpn.members.fitting`).
+that a step does not use goes to later steps. Only the number of rows of the first member is estimated without a
+measurement (`ddpn.members.fitting`).
 """
 
 import math
@@ -29,12 +29,16 @@ HARD_LIMIT_RATIO, LAST_MEMBER_SHARE = 1.5, 0.8
 
 
 def make_budget_clock(seconds: float | None, started: float | None = None) -> Clock:
-    """Make the clock of a whole fit. It ends shortly before `seconds` are over, or never if `seconds` is None."""
+    """Make the clock of a whole fit.
+
+    It ends shortly before `seconds` have passed, so that the model can be saved in time. If `seconds` is None, it never
+    ends.
+    """
     return Clock(None if seconds is None else seconds - max(END_SHARE * seconds, MIN_END_SECONDS), started)
 
 
 class StepRunner:
-    """Runs steps in turn until a `KeyboardInterrupt` ends one of them; all later steps are skipped.
+    """Runs the steps of a fit in turn. If Ctrl-C (`KeyboardInterrupt`) ends a step, all later steps are skipped.
 
     >>> def stop():
     ...     raise KeyboardInterrupt
@@ -47,7 +51,7 @@ class StepRunner:
         self.is_stopped = False
 
     def run(self, step: Callable[[], object]) -> bool:
-        """Run a step, unless an earlier one was interrupted; return True if it was completed."""
+        """Run a step, unless Ctrl-C has ended an earlier one; return True if the step was completed."""
         if self.is_stopped:
             return False
         try:
@@ -59,7 +63,7 @@ class StepRunner:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the steps of a fit share a time limit, report progress, and end on Ctrl-C.
+    """The steps of a fit: how they divide the time limit, report progress, and end on Ctrl-C.
 
     Parameters
     ----------
@@ -68,9 +72,9 @@ class Schedule:
     on_step : callable
         Called with a description of each step when it begins.
     runner : StepRunner
-        Runs the steps after the members, which Ctrl-C may end.
+        Runs the steps after the members are fitted, so that Ctrl-C can end them.
     steps : tuple of str
-        Keys of `STEPS`, in the same order.
+        The steps of the fit, which are keys of `STEPS` in the same order.
     """
 
     clock: Clock = NO_LIMIT
@@ -79,7 +83,7 @@ class Schedule:
     steps: tuple[str, ...] = tuple(STEPS)
 
     def start_clock(self, step: str) -> Clock:
-        """Start the clock of a step: its share of the time left, divided among this and all later steps.
+        """Start the clock of a step, which gets its share of the time that is left for this and all later steps.
 
         >>> schedule = Schedule(Clock(100.0))
         >>> round(schedule.start_clock("members").left), round(schedule.start_clock("scores").left)
@@ -94,9 +98,9 @@ class Schedule:
 
 
 def start_member_clock(clock: Clock, members_left: int) -> Clock:
-    """Start the clock of a member. It should stop by itself when the time is up, and is ended somewhat later.
+    """Start the clock of a member; the time left is divided equally among the `members_left`, including this one.
 
-    The time left is divided equally among the members that are still to be fitted, including this one.
+    Its soft limit is the time at which the member should stop by itself; its hard limit is somewhat later.
     """
     if not clock.has_limit:
         return clock
@@ -117,10 +121,13 @@ FIRST_PLANNED_SHARE, PLANNED_SHARE = 0.6, 0.75
 MIN_GROWTH, NEARLY_ALL_SHARE = 1.5, 0.85
 
 
-def count_affordable_rows(clock: Clock, done: int, seconds: float, rows: int, planned: float = PLANNED_SHARE) -> int:
-    """Return how many of `rows` rows to use next, after `done` rows took `seconds`; 0 if more are not worth the time.
+def count_affordable_rows(
+    clock: Clock, done: int, seconds: float, rows: int, planned_share: float = PLANNED_SHARE
+) -> int:
+    """Return the number of rows to use in the next step, given that `done` rows took `seconds`.
 
-    The next step is planned to take the share `planned` of the time left.
+    The next step should take the share `planned_share` of the time left. It uses at most `rows` rows. The result is 0
+    if hardly more rows than `done` could be used, so that another step is not worth its time.
 
     >>> count_affordable_rows(Clock(1.0), 90, 1.0, 10_000)
     0
@@ -129,18 +136,18 @@ def count_affordable_rows(clock: Clock, done: int, seconds: float, rows: int, pl
     """
     if not clock.has_limit:
         return rows if done < rows else 0
-    more = math.floor(planned * clock.left * done / max(seconds, 1e-3))
+    more = math.floor(planned_share * clock.left * done / max(seconds, 1e-3))
     more = rows if more >= NEARLY_ALL_SHARE * rows else more
     # A small increase is not worth the time, unless it completes the rows.
     return 0 if done >= rows or more < min(rows, MIN_GROWTH * done) else more
 
 
 def run_with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
-    """Call `work` with as many rows as the time allows, and return its last result.
+    """Call `work` with increasing numbers of rows, as far as the time allows, and return its last result.
 
-    `work` takes a number of rows. It is called with few rows first, then with more, as the measured time per row
-    allows. If a call is ended by a `TimeLimitError`, the result of the call before is returned. If that was the
-    first call, `work` is called with 20 rows and without a limit.
+    The first call is with 100 rows; the measured time per row determines the next number, up to `rows`. If the time
+    runs out during a call (`TimeLimitError`), the result of the previous call is returned. If it runs out during the
+    first call, `work` is called with 20 rows and no time limit.
 
     >>> run_with_rows(Clock(), 1000, lambda number: f"{number} rows")
     '1000 rows'
@@ -153,13 +160,13 @@ def run_with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Res
             result = work(done)
     except TimeLimitError:
         return work(min(rows, _MIN_ROWS))
-    planned = FIRST_PLANNED_SHARE
-    while more := count_affordable_rows(clock, done, time.monotonic() - started, rows, planned):
+    planned_share = FIRST_PLANNED_SHARE
+    while more := count_affordable_rows(clock, done, time.monotonic() - started, rows, planned_share):
         started = time.monotonic()
         try:
             with clock.limit():
                 result = work(more)
         except TimeLimitError:
             break
-        done, planned = more, PLANNED_SHARE
+        done, planned_share = more, PLANNED_SHARE
     return result

@@ -1,4 +1,4 @@
-"""Check plain values and names, and look up classes by name. Imports no torch."""
+"""Check values and names of arguments, and look up classes by name. Imports no torch."""
 
 from collections import UserDict
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Return True if `value` is an integer of Python or numpy, but not a boolean."""
+    """Return True if `value` is a Python or NumPy integer, but not a boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
@@ -26,7 +26,9 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def check_integer(name: str | Argument, value: object, minimum: int = 0, error: type[DDPNError] = ConfigError) -> int:
-    """Return `value` as an int, or raise `error` if it is not an integer of at least `minimum`.
+    """Return `value` as an int; if it is not an integer of at least `minimum`, raise `error`.
+
+    `name` is the argument in the error message.
 
     >>> check_integer("size", 8, minimum=1)
     8
@@ -37,9 +39,10 @@ def check_integer(name: str | Argument, value: object, minimum: int = 0, error: 
 
 
 def check_number(name: str, value: object, condition: str, holds: bool | None = None) -> float:
-    """Return `value` as a float; raise a `ConfigError` if it is not a number, or if `holds` is False.
+    """Return `value` as a float; if it is not a number, or if `holds` is False, raise a `ConfigError`.
 
-    `condition` says in the message what the number must satisfy, such as "be above 0", and `holds` is True if it does.
+    `holds` is True if the number is valid. `condition` completes the error message "`name` must ...", such as "be above
+    0".
     """
     if not is_number(value) or holds is False:
         raise ConfigError(argument=name, must=f"be {condition}", got=f"{value!r:.40}")
@@ -47,7 +50,7 @@ def check_number(name: str, value: object, condition: str, holds: bool | None = 
 
 
 def check_choice(name: str, value: object, choices: Iterable[str], error: type[DDPNError] = ConfigError) -> str:
-    """Return `value`; raise `error`, with the most similar choice, if it is not among `choices`.
+    """Return `value`; if it is not among `choices`, raise `error` and suggest the most similar choice.
 
     >>> check_choice("kind", "central", ("central", "calibrated"))
     'central'
@@ -60,9 +63,9 @@ def check_choice(name: str, value: object, choices: Iterable[str], error: type[D
 
 
 def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None:
-    """Raise a `ConfigError` with a suggestion for the first key that is not among `names`.
+    """Raise a `ConfigError` for the first key that is not among `names`, and suggest the most similar name.
 
-    `where` is the name of the argument or file with these keys, for the message.
+    `where` is the argument or file with these keys, as error messages call it.
 
     >>> check_keys(["epoch"], ["epochs", "lr"], "options")
     Traceback (most recent call last):
@@ -76,7 +79,10 @@ def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None
 
 
 def check_column(name: str, columns: Sequence[str], role: str = "", error: type[DDPNError] = ConfigError) -> str:
-    """Return `name`; raise `error` if `columns` does not contain it. `role` is the argument that names the column."""
+    """Return `name`; if it is not among `columns`, raise `error`.
+
+    `role` is the argument that names the column, for the error message.
+    """
     if name not in columns:
         role = f" (`{role}`)" if role.isidentifier() else f" ({role})" if role else ""
         hint = _did_you_mean(name, columns) or f"The columns are: {join_words(columns, 20)}."
@@ -85,7 +91,9 @@ def check_column(name: str, columns: Sequence[str], role: str = "", error: type[
 
 
 def refuse_old_names(**new_names: str) -> Callable[[type[T]], type[T]]:
-    """Decorate a class so that a renamed argument raises a `TypeError` that gives its new name.
+    """Decorate a class so that passing a renamed argument raises a `TypeError` with its new name.
+
+    `new_names` maps old names to new ones.
 
     >>> @refuse_old_names(size="width")
     ... class Layer:
@@ -125,9 +133,10 @@ def _did_you_mean(word: object, names: Iterable[str]) -> str:
 
 
 class Registry(UserDict[str, Any]):
-    """Classes by name. An entry is a class, or "module:Class", which is imported on first use.
+    """A mapping from names to classes, some of which are imported only when they are looked up.
 
-    `registry["name"] = Class` adds an entry. Listing the names imports nothing.
+    An entry is a class, or a string "module:Class". `registry["name"] = Class` adds an entry. Listing the names imports
+    nothing.
 
     >>> registry = Registry("container", {"ordered": "collections:OrderedDict"})
     >>> list(registry), registry["ordered"].__name__
@@ -146,13 +155,13 @@ class Registry(UserDict[str, Any]):
         return entry
 
     def find(self, name: object) -> Any:
-        """Return the class that is registered as `name`; raise a `ConfigError` with a suggestion if there is none."""
+        """Return the class registered as `name`; if there is none, raise a `ConfigError` with a suggestion."""
         return self[check_choice(self.kind, name, self.data)]
 
     def find_saved(self, name: str) -> Any:
-        """Return the class that a saved model refers to by `name`.
+        """Return the class registered as `name`, to which a saved model refers.
 
-        If it is not registered, raise an `InputError` that says how to register it.
+        If there is none, raise an `InputError` that says how to register it.
         """
         if name not in self.data:
             raise InputError(
