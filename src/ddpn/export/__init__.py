@@ -1,6 +1,6 @@
-"""Export a fitted model as one ONNX file, from which ONNX Runtime predicts without Python, torch or ddpn.
+"""Export a fitted model as one ONNX file, with which ONNX Runtime predicts without Python, torch or ddpn.
 
-Importing this package and `describe_onnx` imports no torch.
+Importing this package and calling `describe_onnx` imports no torch.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The description of an exported model, which the file contains. Imports no torch."""
+"""Read the description that an exported ONNX file contains. Imports no torch."""
 
 import json
 from os import PathLike
@@ -15,7 +15,7 @@ _MAX_FILE_BYTES = 2**31
 
 
 def describe_onnx(path: str | PathLike[str]) -> JsonObject:
-    """Read the inputs, outputs and members of an exported file, and information about the fit.
+    """Read the description of an exported file: its inputs, outputs and members, and information about the fit.
 
     Parameters
     ----------

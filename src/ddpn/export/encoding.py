@@ -1,7 +1,7 @@
-"""Graph nodes that convert the raw columns of a table to the matrices from which members predict.
+"""Add graph nodes that encode the raw columns of a table as matrices of numbers, from which members predict.
 
-These are the inputs of networks, the columns of trees, and the designs of GLMs. A level is a value of a category, and
-its code is its position in the list of levels.
+These are the inputs of networks, the columns of trees, and the design matrices of GLMs. A level is a value of a
+category, and its code is its position in the list of levels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,11 +25,12 @@ _DAY_MICROSECONDS = 86_400e6
 
 
 class EncodedTable(NamedTuple):
-    """The columns of a table as two matrices, (rows, columns), each None if the table has no such columns.
+    """The columns of a table as two matrices with shape (rows, columns): `numbers` and `codes`.
 
-    `names` are all columns in order. `numbers` has one column per number, date part and boolean, in the order of
-    `number_names`, with NaN for missing values. `codes` has one column per category, in the order of `levels`. With n
-    levels, codes are 0, ..., n - 1, then n for unknown levels and n + 1 for missing values.
+    `numbers` has the columns `number_names`: numbers, date parts and booleans, with NaN for missing values. `codes` has
+    one column per category, in the order of `levels`. If a category has n levels, their codes are 0 to n - 1, n stands
+    for unknown levels, and n + 1 for missing values. A matrix is None if it would have no columns. `names` are the
+    columns of both matrices in the order of the table.
     """
 
     names: tuple[str, ...]
@@ -42,7 +43,10 @@ class EncodedTable(NamedTuple):
 def read_columns(
     graph: Graph, cells: Mapping[str, Value], columns: Sequence[InputColumn], levels: Mapping[str, tuple[str, ...]]
 ) -> EncodedTable:
-    """Convert the `cells` of raw columns, by name, to numbers and codes. `levels` has the levels of each category."""
+    """Encode the raw columns of a table as numbers and codes.
+
+    `cells` has the raw values of each column, and `levels` the levels of each category, by name.
+    """
     numbers: list[Value] = []
     codes: list[Value] = []
     number_names: list[str] = []
@@ -58,14 +62,14 @@ def read_columns(
 
 
 def _join_columns(columns: list[Value]) -> Value | None:
-    """Join columns, (rows,), into a matrix, (rows, columns); return None if there are none."""
+    """Join columns with shape (rows,) to a matrix with shape (rows, columns); return None if there are no columns."""
     return columns[0].graph.concat([column.add_axes(1) for column in columns]) if columns else None
 
 
 def _convert_numbers(graph: Graph, cells: Value, column: InputColumn) -> list[Value]:
-    """Convert a column of numbers, booleans or dates to one or, for dates, several columns of numbers.
+    """Convert a column of numbers, booleans or dates to columns of numbers: several for a date, otherwise one.
 
-    Infinite values and markers of missing values become NaN.
+    Infinite values, and numbers that stand for a missing value, become NaN.
     """
     missing = cells.op("IsInf", kind="b")
     for marker in column.markers:
@@ -77,9 +81,9 @@ def _convert_numbers(graph: Graph, cells: Value, column: InputColumn) -> list[Va
 
 
 def _compute_date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> list[Value]:
-    """Compute parts of dates, such as the month, from seconds since 1970.
+    """Compute date parts, such as the month, from seconds since 1970.
 
-    The results are those of `ddpn.tables.cells.extract_date_parts`.
+    The results equal those of `ddpn.tables.cells.extract_date_parts`.
     """
     time = (seconds * 1e6).op("Round")
     days = (time / _DAY_MICROSECONDS).floor()
@@ -97,7 +101,10 @@ def _compute_date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> l
 
 
 def _compute_month(graph: Graph, days: Value) -> Value:
-    """Compute the month, 1 to 12, from days since 1970, with years that start in March (Hinnant, 2013)."""
+    """Compute the month, from 1 to 12, from days since 1970.
+
+    The algorithm counts years from March, so that leap days are at the end of a year (Hinnant, 2013).
+    """
     z = days + 719468.0
     day = z - (z / 146097.0).floor() * 146097.0
     leap = (day / 1460.0).floor() - (day / 36524.0).floor() + (day / 146096.0).floor()
@@ -108,7 +115,7 @@ def _compute_month(graph: Graph, days: Value) -> Value:
 
 
 def find_level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Sequence[str]) -> Value:
-    """Find the code of each cell: the position of its level, len(levels) if unknown, len(levels) + 1 if missing."""
+    """Find the code of each cell: the position of its level, len(levels) if unknown, or len(levels) + 1 if missing."""
     # Strip blanks around a single word. An additional word is appended, so that even an empty cell has one.
     words, count = graph.ops("StringSplit", cells.op("StringConcat", " ."), kinds=("s", "i"))
     trimmed = graph.where(count.equals(1), "", graph.where(count.equals(2), words.take(0), cells))
@@ -138,7 +145,7 @@ def find_level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Se
 
 
 class _PositionedInputs(NamedTuple):
-    """Some of the inputs that an encoder makes, as a matrix, and the position of each among all of its inputs."""
+    """A part of the encoder's output matrix, with the position of each of its columns in the whole matrix."""
 
     inputs: Value
     positions: list[int]
@@ -147,9 +154,10 @@ class _PositionedInputs(NamedTuple):
 def encode_inputs(
     graph: Graph, table: EncodedTable, encoder: FeatureEncoder, chosen: np.ndarray | None = None
 ) -> Value:
-    """Compute the inputs that an encoder makes of a table, float64 rounded to float32. Shape: (rows, inputs).
+    """Encode a table like a fitted `FeatureEncoder`, as the input matrix of a network or GLM. Shape: (rows, inputs).
 
-    `chosen` selects inputs by position. Default: all.
+    Values are rounded to float32, but stay float64 arrays. `chosen` selects columns of the matrix by position; by
+    default all are used.
     """
     ends = np.cumsum([column.width for column in encoder.columns_])
     starts = dict(zip(table.names, (ends - [column.width for column in encoder.columns_]).tolist(), strict=True))
@@ -165,7 +173,10 @@ def encode_inputs(
 def _encode_numbers(
     graph: Graph, table: EncodedTable, encodings: dict[str, NumberEncoding], starts: dict[str, int]
 ) -> list[_PositionedInputs]:
-    """Compute the inputs of all numeric columns: scaled values, missing indicators, bins, steps and codes."""
+    """Encode all numeric columns: scaled values, indicators of missing values, bins, steps and indicators of codes.
+
+    `encodings` has the fitted encoding of each column, and `starts` the position of its first input.
+    """
     assert table.numbers is not None
     names = table.number_names
     fields = {key: np.array([getattr(encodings[name], key) for name in names]) for key in ("fill", "center", "scale")}
@@ -205,9 +216,10 @@ def _encode_numbers(
 def _encode_categories(
     codes: Value, table: EncodedTable, encodings: dict[str, CategoryEncoding], starts: dict[str, int]
 ) -> list[_PositionedInputs]:
-    """Compute the inputs of all categories: indicators of levels, of rare levels and of missing values, and effects.
+    """Encode all categories: indicators of levels, of rare levels and of missing values, and target effects.
 
-    The effect of a level is the number by which the encoder replaces it (`CategoryEncoding.effects`).
+    The effect of a level is the number by which the encoder replaces it (`CategoryEncoding.effects`). `encodings` has
+    the fitted encoding of each column, and `starts` the position of its first input.
     """
     targets, columns, inputs, positions = [], [], [], []
     effects, with_effects, effect_positions = [], [], []
@@ -235,7 +247,7 @@ def _encode_categories(
 
 
 def _map_codes(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
-    """Replace the codes of each column, (rows, columns), by the numbers that `targets` has for this column."""
+    """Replace codes by numbers: code c in column j becomes `targets[j][c]`. Shape: (rows, columns), unchanged."""
     offsets = np.concatenate([[0], np.cumsum([len(column_targets) for column_targets in targets])[:-1]])
     return codes.graph.constant(np.concatenate([np.asarray(column_targets) for column_targets in targets])).take(
         codes + offsets[None], axis=0
@@ -243,9 +255,9 @@ def _map_codes(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
 
 
 def build_tree_matrix(graph: Graph, table: EncodedTable, tree_table: TreeTable) -> Value:
-    """Join numbers and codes of levels to the matrix that boosted trees read. Shape: (rows, columns).
+    """Build the matrix that boosted trees take as input. Shape: (rows, columns).
 
-    The code `MAX_LEVELS` stands for a missing level.
+    Categories are columns of codes, in which `MAX_LEVELS` stands for a missing or unknown level.
     """
     levels = tree_table.levels
     parts = (
@@ -267,7 +279,10 @@ def build_tree_matrix(graph: Graph, table: EncodedTable, tree_table: TreeTable) 
 
 
 def build_design_matrix(graph: Graph, table: EncodedTable, design: Design) -> Value:
-    """Build the design of a `CountGLM`, with NaN for missing values and unknown levels. Shape: (rows, coefficients)."""
+    """Build the design matrix of a `CountGLM`. Shape: (rows, coefficients).
+
+    Missing values and unknown levels become NaN.
+    """
     parts = []
     for name in table.names:
         levels = design.levels.get(name)

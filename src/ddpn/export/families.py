@@ -1,9 +1,11 @@
-"""Graph nodes that convert the raw outputs of networks, GLMs and trees to distributions, and compute their pmfs.
+"""Add graph nodes that convert raw outputs of members to distributions, and compute their pmfs.
 
-A component is the distribution that one network, GLM or pair of tree ensembles predicts for a row. A zero-inflated or
-mixed component consists of several distributions. Each belongs to one of two families, Double Poissons (a Poisson is
-one with gamma = 1) or Negative Binomials. All distributions of a family are computed together, as a `Stack`, on a grid
-of counts 0, ..., K - 1. The window of a distribution is the part of the grid that contains nearly all of its mass.
+A component is the distribution that one network, one GLM or one pair of tree ensembles predicts for a row. It may
+consist of several distributions, for example if it is zero-inflated. Each of them belongs to one of two families:
+Double Poissons, which include Poissons (gamma = 1), and Negative Binomials.
+
+All distributions of a family are computed together, as a `Stack`, on a grid of counts 0, ..., K - 1. The window of a
+distribution is the part of the grid that contains nearly all of its mass.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,12 +30,14 @@ _N_HALVINGS, _N_SERIES_TERMS = 3, 12
 
 @dataclass(frozen=True)
 class Stack:
-    """Graph values with the parameters of C distributions of one family for every row. Shape: (rows, C).
+    """C distributions of the same family for each row, as graph values with shape (rows, C).
 
-    `family` is "double_poisson" or "negative_binomial". `log_mu` includes the exposure, `log_shape` is the log of gamma
-    (Double Poisson) or alpha (Negative Binomial), and `weight` is the share of each distribution in its component.
-    `component` has the position of the component to which each of the C distributions belongs, and `positive` is True
-    for distributions that are conditioned on counts above 0.
+    - `family` is "double_poisson" or "negative_binomial".
+    - `log_mu` is the log of the location, which includes the exposure.
+    - `log_shape` is the log of gamma (Double Poisson) or alpha (Negative Binomial).
+    - `weight` is the share of a distribution in its component.
+    - `component` has the number of the component to which each of the C distributions belongs.
+    - `positive` is True for distributions that are conditioned on counts above 0.
     """
 
     family: str
@@ -45,7 +49,7 @@ class Stack:
 
     @classmethod
     def join(cls, stacks: Sequence["Stack"]) -> "Stack":
-        """Join the distributions of stacks of one family into one stack, along the axis of distributions."""
+        """Join stacks of the same family to one stack."""
         concat = stacks[0].log_mu.graph.concat
         return cls(
             stacks[0].family,
@@ -59,9 +63,9 @@ class Stack:
 
 @dataclass(frozen=True)
 class HeadNodes:
-    """The distributions of `size` components as stacks.
+    """The distributions of `size` components, as stacks.
 
-    `zero` is the extra probability of a count of 0 in each component, (rows, size), or None if the likelihood has none.
+    `zero` is the extra probability of the count 0 in each component, with shape (rows, size), or None.
     """
 
     size: int
@@ -69,22 +73,22 @@ class HeadNodes:
     zero: Value | None = None
 
     def scale_weights(self, weight: Value) -> "HeadNodes":
-        """Multiply the weights of all distributions, and the extra probabilities of 0, by `weight`, (rows, size)."""
+        """Multiply all weights and extra probabilities of 0 by `weight`, which has one value per component."""
         stacks = tuple(replace(stack, weight=stack.weight * weight) for stack in self.stacks)
         return HeadNodes(self.size, stacks, None if self.zero is None else self.zero * weight)
 
 
 def add_head(head: Head, raw: Value, log_scale: Value | None, size: int = 1) -> HeadNodes:
-    """Add the nodes that convert the raw outputs of `size` components to the distributions of a head.
+    """Add the nodes that convert raw outputs to the distributions of a likelihood.
 
-    `raw` has P raw outputs per component, (rows, size, P). `log_scale` is the log exposure, (rows, 1), or None without
-    exposure. A likelihood that cannot be expressed in the graph raises a `ConfigError`.
+    `raw` has the raw outputs of `size` components, with shape (rows, size, raw outputs). `log_scale` is the log
+    exposure, with shape (rows, 1), or None. A likelihood that cannot be exported raises a `ConfigError`.
     """
     return _add_family(head, [raw.take(j, axis=2) for j in range(head.n_raw)], log_scale, size)
 
 
 def _add_family(head: Head, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """Add the distributions of a head. `raw` has its raw outputs, (rows, size) each."""
+    """Add the distributions of a likelihood; `raw` is a list of raw outputs, each with shape (rows, size)."""
     if isinstance(head, mixed.MixedHead):
         return _add_mixture(head, raw, log_scale, size)
     if isinstance(head, zeros.ZeroHead):
@@ -141,14 +145,17 @@ _LINKS: dict[str, Callable[[list[Value], Value, bool], tuple[str, Value]]] = {
 
 
 def _add_zero_head(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """Add the extra probability of 0 and the base distribution, which a hurdle model restricts to positive counts."""
+    """Add the distributions of a zero-inflated or hurdle likelihood, and its extra probability of 0.
+
+    In a hurdle model, the base distribution is conditioned on positive counts.
+    """
     logit, positive = bend(raw[-1], *zeros.LOGIT), np.full(size, isinstance(head, zeros.HurdleHead))
     base = _add_family(head.base, raw[:-1], log_scale, size).scale_weights((-logit).op("Sigmoid"))
     return HeadNodes(size, tuple(replace(stack, positive=positive) for stack in base.stacks), logit.op("Sigmoid"))
 
 
 def _add_mixture(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """Add the distributions that each network mixes (`MixedHead`), with the weights that the network predicts."""
+    """Add the distributions of a mixture likelihood (`MixedHead`), with the weights that the network predicts."""
     graph, start, components = raw[0].graph, 0, []
     logits = [
         ((logit / mixed.MAX_LOGIT).op("Tanh") * mixed.MAX_LOGIT).add_axes(2) for logit in raw[-len(head.families) :]
@@ -167,13 +174,13 @@ def _add_mixture(head: mixed.MixedHead, raw: list[Value], log_scale: Value | Non
 
 
 def bend(x: Value, low: Value | float, high: Operand) -> Value:
-    """Bound x smoothly between `low` and `high`, like `ddpn.networks.heads.clamps.bend`."""
+    """Limit x smoothly to the range from `low` to `high`, like `ddpn.networks.heads.clamps.bend`."""
     inside = x.clip(low, high)
     return inside + arctangent(x.graph, x - inside)
 
 
 def arctangent(graph: Graph, x: Value) -> Value:
-    """Compute the arctangent in float64, because ONNX Runtime has it in float32 only."""
+    """Compute the arctangent in float64. ONNX Runtime has this operator only for float32."""
     x = x.clip(-1e100, 1e100)  # its square is finite
     for _ in range(_N_HALVINGS):
         x = x / ((x * x + 1.0).sqrt() + 1.0)
@@ -201,9 +208,9 @@ _N_TABULATED_COUNTS = 32
 def find_window_ends(stack: Stack, component_weights: np.ndarray, depth: float) -> Value:
     """Find the last count of each distribution's window. Shape: (rows, C).
 
-    The window ends where a distribution has fallen by about e^-depth from its mode, or by less if its weight in the
-    mixture is small, so that about e^-depth of the mixture's mass is left out. `component_weights` has the weight of
-    each component in the mixture.
+    It is where the log probability has fallen by about `depth` from the mode. For a distribution with a small weight in
+    the mixture it is earlier, so that about e^-depth of the mixture's mass is left out. `component_weights` are the
+    weights of the components in the mixture.
     """
     depths = ((stack.weight * component_weights[stack.component][None]).log() + depth).clip(_MIN_DEPTH, depth)
     end = _negative_binomial_end if stack.family == "negative_binomial" else _double_poisson_end
@@ -211,7 +218,10 @@ def find_window_ends(stack: Stack, component_weights: np.ndarray, depth: float) 
 
 
 def _double_poisson_end(stack: Stack, depths: Value) -> Value:
-    """Find the count whose log probability is `depths` below the mode, by Newton's method in sqrt(y), from above."""
+    """Find the count at which the log probability is `depths` below the mode, by Newton's method in sqrt(y).
+
+    The iteration starts above the solution.
+    """
     log_mu = stack.log_mu
     mu, target = log_mu.exp(), depths / stack.log_shape.exp()
     s = mu.sqrt() + (target * 0.5).sqrt()
@@ -222,7 +232,7 @@ def _double_poisson_end(stack: Stack, depths: Value) -> Value:
 
 
 def _negative_binomial_end(stack: Stack, depths: Value) -> Value:
-    """Find the count whose unit deviance equals `depths`, by Newton's method from above."""
+    """Find the count whose unit deviance is `depths`, by Newton's method; the iteration starts above the solution."""
     mu, alpha = stack.log_mu.exp(), stack.log_shape.exp()
     r, ratio = 1.0 / alpha, alpha * mu
     tail = (depths + 1.0) * 4.0 / (1.0 / ratio + 1.0).log()
@@ -234,7 +244,10 @@ def _negative_binomial_end(stack: Stack, depths: Value) -> Value:
 
 
 class Grid(NamedTuple):
-    """The counts y = 0, ..., K - 1 with log y (0 at y = 0) and log h(y) = y log y - y - log y!. Shape: (K,) each."""
+    """A grid of counts y = 0, ..., K - 1, with logarithms that pmfs need. Shape: (K,) each.
+
+    `log_y` is log y (0 at y = 0), and `log_h` is y log y - y - log y!.
+    """
 
     y: Value
     log_y: Value
@@ -242,7 +255,7 @@ class Grid(NamedTuple):
 
 
 def make_grid(graph: Graph, count: Value) -> Grid:
-    """Make the grid of the counts below `count`."""
+    """Make the grid of the counts 0, ..., count - 1."""
     zero, one = graph.constant(0), graph.constant(1)
     index = graph.op("Range", zero, count, one, kind="i")
     y = index.cast("f")
@@ -258,9 +271,9 @@ def make_grid(graph: Graph, count: Value) -> Grid:
 
 
 def compute_moments(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:
-    """Compute the means and the variances of pmfs on the grid.
+    """Compute the means and variances of pmfs on a grid.
 
-    `axis` is the number of the last axis, along which the counts of the grid lie; the results keep it with length 1.
+    `axis` is the number of the last axis, along which the counts lie. The results keep it with length 1.
     """
     mean = (pmf * grid.y).sum(axis)
     gap = grid.y - mean
@@ -268,7 +281,7 @@ def compute_moments(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:
 
 
 class Tabulated(NamedTuple):
-    """The pmfs of the C distributions of a stack on a grid of K counts, (rows, C, K), with their moments, (rows, C)."""
+    """The pmfs of the distributions of a stack on a grid, (rows, C, K), with their means and variances, (rows, C)."""
 
     pmf: Value
     mean: Value
@@ -276,7 +289,7 @@ class Tabulated(NamedTuple):
 
 
 def tabulate(graph: Graph, stack: Stack, grid: Grid) -> Tabulated:
-    """Compute the pmf of every distribution of a stack on the grid, with its mean and variance."""
+    """Compute the pmf of each distribution of a stack on a grid, and its mean and variance."""
     log_mu, shape = stack.log_mu.add_axes(2), stack.log_shape.exp().add_axes(2)
     if stack.family == "double_poisson":  # normalised by the sum over the grid
         deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
@@ -296,7 +309,7 @@ def tabulate(graph: Graph, stack: Stack, grid: Grid) -> Tabulated:
 
 
 def log1p(graph: Graph, x: Value) -> Value:
-    """Compute log(1 + x) accurately for small x by Kahan's method, because ONNX has no such operator."""
+    """Compute log(1 + x) accurately for small x. ONNX has no such operator, so Kahan's method is used."""
     u = x + 1.0
     rounded = u - 1.0
     is_small = rounded.equals(0.0)
@@ -304,7 +317,7 @@ def log1p(graph: Graph, x: Value) -> Value:
 
 
 def _exclude_zeros(graph: Graph, table: Tabulated, grid: Grid, positive: np.ndarray) -> Tabulated:
-    """Condition the distributions for which `positive` is True on counts above 0; leave the others unchanged."""
+    """Condition distributions on counts above 0 where `positive` is True; leave the others unchanged."""
     at_zero = table.pmf.take([0], axis=2)
     positive_pmf = table.pmf * grid.y.clip(0.0, 1.0)
     total = graph.where(at_zero > 0.5, positive_pmf.sum(2), 1.0 - at_zero)

@@ -1,4 +1,4 @@
-"""Write a model as an ONNX file: raw columns, members, mixture and outputs in one graph."""
+"""Write a fitted model as an ONNX file, from the raw columns to the outputs."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from ddpn.export.encoding import find_level_codes, read_columns
 from ddpn.export.families import MAX_GRID_COUNT
 from ddpn.export.graph import Graph, Value, onnx
 from ddpn.export.members import RowNodes, add_member
-from ddpn.export.mixture import MixtureGraph, output_widths
+from ddpn.export.mixture import MixtureGraph, count_output_columns
 from ddpn.export.source import ExportedModel, InputColumn, read_model
 from ddpn.members.folds import collect_levels, get_fold_copies
 from ddpn.networks.heads import make_head
@@ -49,8 +49,8 @@ def export_onnx(
 ) -> JsonObject:
     """Write a fitted model as one ONNX file, completely or not at all.
 
-    The file takes the raw columns of the table, one input per column, and any number of rows. It contains
-    preprocessing, all members of the mixture and the calibration.
+    The file has one input per raw column of the table, and takes any number of rows. It contains the preprocessing, all
+    members of the mixture, and the calibration.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def export_onnx(
         Levels of quantiles, which become outputs such as "q0.9".
     coverage : float
         The share of counts that the intervals (outputs "lower" and "upper") should contain. The output
-        "interval_probability" is the probability of each row's interval.
+        "interval_probability" is the predicted probability of each interval.
     pmf_up_to : int, optional
         The largest count whose probability is an output. Default: the 99.9% quantile of the counts of the training
         rows, at least 20 and at most 1,000.
@@ -77,7 +77,8 @@ def export_onnx(
     Raises
     ------
     ConfigError
-        If a likelihood or a member cannot be exported, or if quantiles of the training counts exceed 262,144.
+        If a likelihood or a member cannot be exported, or if requested quantiles of the training counts exceed
+        262,144.
 
     Examples
     --------
@@ -115,7 +116,7 @@ def export_onnx(
 
 
 def read_training_quantile(source: ExportedModel, level: float) -> float | None:
-    """Return the quantile of all training counts at this level; None if the model does not store the counts."""
+    """Return a quantile of all training counts, or None if the model does not store the counts."""
     facts: JsonObject = source.members.get("constant", {}).get("facts", {})
     if "raw outputs" not in facts:
         return None
@@ -129,7 +130,7 @@ def read_training_quantile(source: ExportedModel, level: float) -> float | None:
 
 
 def check_quantiles(source: ExportedModel, spec: PredictionSpec) -> None:
-    """Raise a `ConfigError` if a requested quantile of the training counts exceeds the largest count of a file."""
+    """Raise a `ConfigError` if a requested quantile of the training counts is larger than ONNX files support."""
     highest_level = max(0.5 * (1.0 + spec.coverage), *spec.quantiles, 0.5)
     quantile = read_training_quantile(source, highest_level) or 0.0
     if quantile > MAX_GRID_COUNT:
@@ -140,7 +141,10 @@ def check_quantiles(source: ExportedModel, spec: PredictionSpec) -> None:
 
 
 def choose_pmf_count(source: ExportedModel) -> int:
-    """Choose the largest count whose probability is an output, from the training counts."""
+    """Choose the default for the largest count whose probability is an output.
+
+    It is the upper bound of the counts, if there is one, or a high quantile of the training counts.
+    """
     if source.predictor.counts.upper is not None:
         return min(source.predictor.counts.upper, _MAX_PMF_COUNT)
     quantile = read_training_quantile(source, _PMF_QUANTILE)
@@ -151,7 +155,10 @@ def choose_pmf_count(source: ExportedModel) -> int:
 
 
 def build_model(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[InputColumn], dict[str, str]]:
-    """Build the ONNX model; return it with its input columns and the names of its outputs by quantity."""
+    """Build the ONNX model; return it with its input columns and the names of its outputs.
+
+    The names are keyed by quantity, such as "mean". A name differs from its key if a column is called so.
+    """
     predictor, graph = source.predictor, Graph()
     counts, groups = predictor.counts, predictor.calibration.groups
     if groups is None or MIXTURE not in groups.levels:
@@ -160,7 +167,8 @@ def build_model(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[
     else:
         codes = np.array([*range(len(groups.names)), -1])
         levels = groups.at(spec.coverage, MIXTURE, predictor.calibration.intervals[MIXTURE], codes)
-    spec, widths = replace(spec, interval_kind=spec.interval_kind or predictor.interval_kind), output_widths(spec)
+    spec = replace(spec, interval_kind=spec.interval_kind or predictor.interval_kind)
+    widths = count_output_columns(spec)
     # A column may have a role and also be a feature.
     has_exposure = predictor.needs_exposure and not counts.upper_is_total
     group = "" if groups is None else groups.by
@@ -211,7 +219,7 @@ def build_model(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[
     parts: list[tuple[str, Value, tuple[int, ...]]] = []
     start = 0
     for name, width in widths.items():
-        part = block_columns.at(start, start + width)
+        part = block_columns.slice(start, start + width)
         is_pmf = name == "pmf"
         parts.append((outputs[name], part if is_pmf else part.reshape(-1), (width,) if is_pmf else ()))
         start += width
@@ -219,7 +227,7 @@ def build_model(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[
 
 
 def _find_group_code(graph: Graph, cells: Value, column: InputColumn, groups: IntervalGroups) -> Value:
-    """Find the position of each row's interval group; groups that the fit did not see get the last one. (rows, 1)."""
+    """Find the position of each row's interval group; unknown groups get the last position. Shape: (rows, 1)."""
     if column.kind == Kind.DATE:
         raise ConfigError(
             f"Interval groups cannot be exported if they are dates, such as column {groups.by!r}. Calibrate by a "

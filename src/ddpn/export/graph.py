@@ -1,6 +1,6 @@
-"""A small writer of ONNX graphs, whose values support Python's operators. Only this file imports onnx.
+"""Build ONNX graphs from values that support Python's operators. Only this module imports onnx.
 
-A value has a kind: f (float64), i (int64), b (boolean) or s (text).
+A value has a kind: f (float64), i (int64), b (boolean) or s (string).
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -22,20 +22,20 @@ Operand = Union["Value", float, str, np.ndarray]
 
 
 def onnx() -> ModuleType:
-    """Import the onnx package, which comes with an extra."""
+    """Import and return the package onnx, which the extra `export` installs."""
     return import_extra("onnx", "export")
 
 
 def tensor_type(kind: str) -> int:
-    """Return the number by which ONNX denotes the element type of a kind of value."""
+    """Return ONNX's number for the element type of a kind of value."""
     types = onnx().TensorProto
     return {"f": types.DOUBLE, "i": types.INT64, "b": types.BOOL, "s": types.STRING}[kind]
 
 
 def _make_operator(operator: str, kind: str | None = None) -> Callable[..., "Value"]:
-    """Make a method of `Value` that adds a node with this operator.
+    """Make a method of `Value` that adds a node with an ONNX operator.
 
-    `kind` is the kind of the result. Default: that of the value.
+    `kind` is the kind of its result; by default, it is that of the value.
     """
 
     def method(self: "Value", *others: Operand) -> "Value":
@@ -45,13 +45,13 @@ def _make_operator(operator: str, kind: str | None = None) -> Callable[..., "Val
 
 
 class Value:
-    """An array in a graph: an input, a constant or the result of a node. Operators on it add nodes to the graph."""
+    """An array in a graph: an input, a constant or the output of a node. Python's operators on it add nodes."""
 
     def __init__(self, graph: "Graph", name: str, kind: str = "f") -> None:
         self.graph, self.name, self.kind = graph, name, kind
 
     def op(self, operator: str, *others: Operand, kind: str | None = None, **attributes: Any) -> "Value":
-        """Add a node whose inputs are this value and `others`; return its result."""
+        """Add a node that applies an ONNX operator to this value and `others`; return its output."""
         return self.graph.op(operator, self, *others, kind=kind or self.kind, **attributes)
 
     __add__ = __radd__ = _make_operator("Add")
@@ -70,48 +70,48 @@ class Value:
         return self.graph.value(other, self.kind).op("Div", self)
 
     def clip(self, low: Operand, high: Operand) -> "Value":
-        """Clip elements to bounds, which may be values that broadcast. NaN stays NaN."""
+        """Limit elements to the range from `low` to `high`, which broadcast. NaN stays NaN."""
         lowered = self.graph.where(self > high, high, self)
         return self.graph.where(lowered < low, low, lowered)
 
     def sum(self, axis: int) -> "Value":
-        """Sum along an axis, which is kept with length 1."""
+        """Sum along an axis, which keeps the length 1."""
         return self.op("ReduceSum", self.graph.constant([axis]))
 
     def max(self, axis: int) -> "Value":
-        """Compute the maximum along an axis, which is kept with length 1."""
+        """Compute the maximum along an axis, which keeps the length 1."""
         return self.op("ReduceMax", self.graph.constant([axis]))
 
     def cast(self, kind: str) -> "Value":
-        """Cast the elements to another kind."""
+        """Convert the elements to another kind."""
         return self.op("Cast", to=tensor_type(kind), kind=kind)
 
     def round_to_float32(self) -> "Value":
-        """Round every element to the nearest float32; the result is float64 again."""
+        """Round elements to float32 precision; the type stays float64."""
         single = self.op("Cast", to=onnx().TensorProto.FLOAT)
         return single.op("Cast", to=onnx().TensorProto.DOUBLE)
 
     def add_axes(self, *axes: int) -> "Value":
-        """Add axes of length 1 at these positions."""
+        """Insert axes of length 1 at these positions."""
         return self.op("Unsqueeze", self.graph.constant(list(axes)))
 
     def reshape(self, *shape: int) -> "Value":
-        """Change the shape; -1 stands for the length that the other axes leave."""
+        """Change the shape. A length of -1 is computed from the others."""
         return self.op("Reshape", self.graph.constant(list(shape)))
 
     def take(self, index: "Value | ArrayLike", axis: int = 1) -> "Value":
-        """Select elements at positions along an axis; a single position removes the axis."""
+        """Select elements along an axis by position. An integer as `index` removes the axis."""
         return self.op("Gather", index if isinstance(index, Value) else self.graph.constant(index), axis=axis)
 
-    def at(self, start: int, end: int = 2**62, axis: int = 1) -> "Value":
-        """Select the columns from `start` up to `end`, or elements along another axis."""
+    def slice(self, start: int, end: int = 2**62, axis: int = 1) -> "Value":
+        """Select the elements from `start` up to, but without, `end` along an axis."""
         return self.op("Slice", *(self.graph.constant([x]) for x in (start, end, axis)))
 
 
 class Graph:
-    """A graph under construction: its nodes in order of execution.
+    """An ONNX graph under construction, with its nodes in the order of execution.
 
-    The body of a loop is a graph of its own, which shares names and constants with the surrounding graph (`parent`).
+    The body of a loop is a separate graph, which shares names and constants with the graph around it (`parent`).
     """
 
     def __init__(self, parent: "Graph | None" = None) -> None:
@@ -132,12 +132,15 @@ class Graph:
                 return name
 
     def input(self, name: str, kind: str) -> Value:
-        """Add an input of the graph with one element of this kind per row, and return it as a value."""
+        """Add an input with one element per row, and return it."""
         self.inputs.append((name, kind))
         return Value(self, name, kind)
 
     def constant(self, values: ArrayLike, kind: str | None = None) -> Value:
-        """Return a constant, which is stored once. Without `kind`, integers become int64 and other numbers float64."""
+        """Return a constant. Equal constants are stored only once.
+
+        By default, integers have the kind int64, and other numbers float64.
+        """
         array = np.asarray(values)
         kind = kind or {"f": "f", "i": "i", "u": "i", "b": "b"}.get(array.dtype.kind, "s")
         array = array.astype(_DTYPES[kind])
@@ -148,7 +151,10 @@ class Graph:
         return Value(self, root.constants[key][0], kind)
 
     def weights(self, values: np.ndarray) -> Value:
-        """Return a float64 constant that is stored as float32. Its values must be exact in float32."""
+        """Return a constant that is stored as float32 to save space, and used as float64.
+
+        All `values` must be exact in float32.
+        """
         key = ("weights", values.shape, values.tobytes())
         if key not in self._root.constants:
             self._root.constants[key] = (self._new_name(), values.astype(np.float32))
@@ -156,19 +162,19 @@ class Graph:
         return single.op("Cast", to=onnx().TensorProto.DOUBLE)
 
     def value(self, operand: Operand, kind: str = "f") -> Value:
-        """Return a value unchanged, or convert a number, a text or an array to a constant of this kind."""
+        """Convert a number, a string or an array to a constant of this kind; return a `Value` unchanged."""
         return operand if isinstance(operand, Value) else self.constant(operand, kind)
 
     def op(self, operator: str, *inputs: Operand, kind: str = "f", domain: str = "", **attributes: Any) -> Value:
-        """Add a node with one output of this kind, and return the output."""
+        """Add a node with one output, and return the output."""
         return self.ops(operator, *inputs, kinds=(kind,), domain=domain, **attributes)[0]
 
     def ops(
         self, operator: str, *inputs: Operand, kinds: Sequence[str], domain: str = "", **attributes: Any
     ) -> list[Value]:
-        """Add a node with outputs of these kinds, and return the outputs.
+        """Add a node with one output per element of `kinds`, and return the outputs.
 
-        Numbers among the inputs become constants of the kind of the first value.
+        Numbers among the inputs become constants of the kind of the first `Value`.
         """
         kind_of_first = next((value.kind for value in inputs if isinstance(value, Value)), "f")
         names = [self.value(value, kind_of_first).name for value in inputs]
@@ -178,8 +184,8 @@ class Graph:
         self.nodes.append(onnx().helper.make_node(operator, names, output_names, name, domain=domain, **attributes))
         return outputs
 
-    def use(self, value: Value) -> Value:
-        """Return a value of the surrounding graph for use in this graph."""
+    def import_value(self, value: Value) -> Value:
+        """Return a value of the graph around a loop, for use in this graph, the body of the loop."""
         return Value(self, value.name, value.kind)
 
     def where(self, condition: Value, yes: Operand, no: Operand) -> Value:
@@ -188,13 +194,14 @@ class Graph:
         return self.op("Where", condition, self.value(yes, kind), self.value(no, kind), kind=kind)
 
     def concat(self, values: Sequence[Value], axis: int = 1) -> Value:
-        """Join values along an axis, by default the columns of matrices."""
+        """Join values along an axis, which by default is that of the columns."""
         return values[0] if len(values) == 1 else self.op("Concat", *values, kind=values[0].kind, axis=axis)
 
     def loop(self, times: Value, body: Callable[["Graph", Value], Value]) -> Value:
-        """Return the results of `body(graph, number)` for numbers 0, 1, ..., stacked along a new first axis.
+        """Add a loop that evaluates `body(graph, number)` for the numbers 0, ..., times - 1; return all results.
 
-        The body may use values of this graph.
+        The results are stacked along a new first axis. The body adds its nodes to the `graph` that it is passed, and
+        gets values of this graph by `import_value`.
         """
         inner = Graph(self)
         number, go_on = Value(inner, self._new_name(), "i"), Value(inner, self._new_name(), "b")
@@ -210,7 +217,11 @@ class Graph:
         return self.op("Loop", times, self.constant(True), kind=result.kind, body=graph)
 
     def model(self, outputs: Sequence[tuple[str, Value, tuple[Any, ...]]], name: str) -> Any:
-        """Return the finished ONNX model. An output is a name, a value, and a shape without the axis of rows."""
+        """Return the complete ONNX model.
+
+        Each output is a triple of a name, a value, and a shape without the axis of rows. `name` is the name of the
+        graph.
+        """
         helper = onnx().helper
         for output, value, _ in outputs:
             self.nodes.append(helper.make_node("Identity", [value.name], [output]))

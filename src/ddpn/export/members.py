@@ -1,4 +1,4 @@
-"""Graph nodes that compute the distributions of a member, of whatever class, from the encoded table."""
+"""Add graph nodes that compute the predicted distributions of members of all classes from the encoded table."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,9 +20,10 @@ from ddpn.runtime.errors import ConfigError
 
 
 class RowNodes(NamedTuple):
-    """The inputs of members: the encoded table, the log exposure (None without exposure), and a 0 per row, (rows, 1).
+    """The inputs of members for all rows.
 
-    The zeros let constants take the shape of the rows.
+    `table` is the encoded table. `log_exposure` is None if there is no exposure. `zero` is a column of zeros, with
+    shape (rows, 1); adding it to a constant repeats the constant for each row.
     """
 
     table: EncodedTable
@@ -30,16 +31,20 @@ class RowNodes(NamedTuple):
     zero: Value
 
     def log_scale(self, unit: float) -> Value | None:
-        """Return log(exposure / unit), (rows, 1), or None without exposure. A member counts `unit` as exposure 1."""
+        """Return log(exposure / unit), with shape (rows, 1); without exposure, the exposure counts as 1.
+
+        `unit` is the exposure to which the raw outputs of a member refer. Return None if there is nothing to add to
+        these.
+        """
         if self.log_exposure is None:
             return None if unit == 1.0 else self.zero - float(np.log(unit))
         return self.log_exposure - float(np.log(unit))
 
 
 def add_member(graph: Graph, name: str, member: Member, rows: RowNodes) -> HeadNodes:
-    """Add the nodes that compute a member's distributions, and return them.
+    """Add the nodes that compute the distributions of a member.
 
-    A member that cannot be exported raises a `ConfigError`, which contains its `name`.
+    If the member cannot be exported, raise a `ConfigError` that contains its `name`.
     """
     for kind, make in _ADD_BY_CLASS.items():
         if isinstance(member, kind):
@@ -64,7 +69,7 @@ def _add_networks(graph: Graph, member: Networks, rows: RowNodes) -> HeadNodes:
 
 
 def _linear(graph: Graph, x: Value, weight: Tensor, bias: Tensor) -> Value:
-    """Apply one linear layer of M networks at once. Shape: (1 or M, rows, inputs) -> (M, rows, outputs)."""
+    """Apply a linear layer of M networks at once. Shape: (1 or M, rows, inputs) -> (M, rows, outputs)."""
     return x.op("MatMul", graph.weights(weight.detach().numpy())) + graph.weights(bias.detach().numpy())
 
 
@@ -105,7 +110,7 @@ def _add_trees(graph: Graph, member: Trees, rows: RowNodes) -> HeadNodes:
 
 
 def _sum_trees(graph: Graph, matrix: Value, boosters: Sequence[Booster], columns: int) -> Value:
-    """Predict with boosters, each of which sums its trees. Shape: (rows, columns) -> (rows, boosters)."""
+    """Predict with each booster, that is, sum its trees. Shape: (rows, columns) -> (rows, boosters)."""
     forest = Forest(columns)
     for booster in boosters:
         forest.add(booster)

@@ -1,7 +1,7 @@
-"""Graph nodes that mix the members and compute the outputs of a file: moments, quantiles, intervals, probabilities.
+"""Add graph nodes that mix the members and compute the outputs: moments, quantiles, intervals and probabilities.
 
-The pmfs of all rows would not fit into memory, so a loop computes one block of rows at a time. Shapes have R rows of a
-block, N components (`ddpn.export.families`) and K counts of a grid.
+A loop computes one block of rows at a time, because the pmfs of all rows would not fit into memory. In shapes, R is the
+number of rows of a block, N the number of components (`ddpn.export.families`), and K the number of counts of a grid.
 """
 
 from dataclasses import dataclass, replace
@@ -35,14 +35,14 @@ _MAX_LEVEL = 1.0 - 1e-9
 _MOMENTS = ("mean", "variance", "aleatoric", "epistemic")
 
 
-def output_widths(spec: PredictionSpec) -> dict[str, int]:
+def count_output_columns(spec: PredictionSpec) -> dict[str, int]:
     """Return the number of columns of each output, by name."""
     quantiles = map(quantile_name, spec.quantiles)
     single = (*_MOMENTS, "median", "lower", "upper", "interval_probability", *quantiles, "pmf_mass")
-    return dict.fromkeys(single, 1) | {"pmf": max_count(spec) + 1}
+    return dict.fromkeys(single, 1) | {"pmf": find_largest_count(spec) + 1}
 
 
-def max_count(spec: PredictionSpec) -> int:
+def find_largest_count(spec: PredictionSpec) -> int:
     """Return the largest count whose probability is an output."""
     return 0 if spec.pmf is None else spec.pmf
 
@@ -57,7 +57,7 @@ _MIN_GRID_COUNTS = 64
 
 
 class MomentNodes(NamedTuple):
-    """The mean of the mixture, and its variance as a sum of aleatoric and epistemic variance. Shape: (rows, 1) each."""
+    """The mean of the mixture, and its variance with its aleatoric and epistemic parts. Shape: (rows, 1) each."""
 
     mean: Value
     variance: Value
@@ -67,13 +67,13 @@ class MomentNodes(NamedTuple):
 
 @dataclass(frozen=True)
 class MixtureGraph:
-    """A mixture that is written into a graph: the distributions of its members, and what turns them into outputs.
+    """A mixture to write into a graph: the distributions of its members, their weights, and the calibration.
 
-    `weights` are the weights of the members. Counts lie between `lower` and `upper`, which may be a value per row,
-    (rows, 1), or None without bound. `recalibration` maps the cdf, and is None for a model that is not recalibrated.
-    `spec` says which quantiles, interval and probabilities are outputs. `levels` are the calibrated interval levels:
-    one per group of rows, and a last one for rows of unknown groups. `group_codes` has the position of each row's
-    level, (rows, 1), or is None if there are no groups.
+    - Counts lie between `lower` and `upper`, which is a number, a value per row with shape (rows, 1), or None.
+    - `recalibration` maps the cdf, or is None.
+    - `spec` lists the outputs.
+    - `levels` are the calibrated interval levels: one if there are no interval groups, else one per group and one for
+      unknown groups. `group_codes` has the position of each row's level, with shape (rows, 1), or is None.
     """
 
     members: list[HeadNodes]
@@ -87,20 +87,20 @@ class MixtureGraph:
 
     @property
     def component_weights(self) -> np.ndarray:
-        """The weight of every component: that of its member, divided by the number of its components. Shape: (N,)."""
+        """The weight of each component, which is its equal share of the weight of its member. Shape: (N,)."""
         parts = [np.full(member.size, w / member.size) for member, w in zip(self.members, self.weights, strict=True)]
         joined = np.concatenate(parts)
         return joined / joined.sum()
 
     @property
     def is_bounded(self) -> bool:
-        """True if some counts are impossible."""
+        """True if counts have a lower bound above 0 or an upper bound."""
         return self.lower > 0 or self.upper is not None
 
     def compute_outputs(self, graph: Graph, rows: Value, zero: Value) -> Value:
-        """Add the nodes that compute all outputs, side by side in the order of `output_widths`.
+        """Add the nodes that compute all outputs; return them as one matrix, in the order of `count_output_columns`.
 
-        `rows` is the number of rows, and `zero` has a 0 per row, (rows, 1).
+        `rows` is the number of rows, and `zero` a column of zeros with shape (rows, 1).
         """
         all_rows = self._join_stacks(graph, zero)
         # The block size decreases with the length of the longest window.
@@ -112,20 +112,19 @@ class MixtureGraph:
         size = graph.where(size > rows, rows, size)
 
         def block(inner: Graph, number: Value) -> Value:
-            block_size = inner.use(size)
+            block_size = inner.import_value(size)
             index = inner.op("Range", inner.constant(0), block_size, inner.constant(1), kind="i") + number * block_size
-            last = inner.use(rows) - 1
+            last = inner.import_value(rows) - 1
             return _predict_block(inner, self, all_rows.select(inner, inner.where(index > last, last, index)))
 
-        blocks = graph.loop((rows + size - 1) / size, block).reshape(-1, sum(output_widths(self.spec).values()))
+        blocks = graph.loop((rows + size - 1) / size, block).reshape(-1, sum(count_output_columns(self.spec).values()))
         start, end, axis = graph.constant([0]), rows.reshape(1), graph.constant([0])
         return blocks.op("Slice", start, end, axis)
 
     def _join_stacks(self, graph: Graph, zero: Value) -> "_Rows":
-        """Join the distributions of all members into one stack per family, and find the ends of their windows.
+        """Join the distributions of all members to one stack per family, and find the last count that each row needs.
 
-        A stack holds the parameters of distributions of one family, and a window has the counts from 0 to the last
-        count that is not negligible. `zero` has a 0 per row, (rows, 1).
+        `zero` is a column of zeros with shape (rows, 1).
         """
         by_family: dict[str, list[Stack]] = {}
         n_placed, zeros = 0, []
@@ -149,10 +148,11 @@ class MixtureGraph:
 
 
 class _Rows(NamedTuple):
-    """What differs between rows, so that a loop can select the rows of a block.
+    """The graph values that differ between rows, from which a loop selects blocks of rows.
 
-    `zero` is the extra probability of 0 in each component, (rows, N), or None. `end` is the last count that a row's
-    grid must contain, (rows, 1). `upper` and `group_codes` are as in `MixtureGraph`.
+    `zero` is the extra probability of the count 0 in each component, with shape (rows, N), or None. `end` is the last
+    count that the grid of a row must contain, with shape (rows, 1). `upper` and `group_codes` are those of
+    `MixtureGraph`.
     """
 
     stacks: list[Stack]
@@ -162,10 +162,10 @@ class _Rows(NamedTuple):
     group_codes: Value | None
 
     def select(self, graph: Graph, index: Value) -> "_Rows":
-        """Select the rows at these positions, as values of `graph`, the body of a loop."""
+        """Select rows by position, as values of `graph`, the body of a loop."""
 
         def select(value: Any) -> Any:
-            return graph.use(value).take(index, axis=0) if isinstance(value, Value) else value
+            return graph.import_value(value).take(index, axis=0) if isinstance(value, Value) else value
 
         stacks = [
             replace(stack, log_mu=select(stack.log_mu), log_shape=select(stack.log_shape), weight=select(stack.weight))
@@ -175,8 +175,11 @@ class _Rows(NamedTuple):
 
 
 def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
-    """Compute all outputs of a block of rows, side by side in the order of `output_widths`. Shape: (R, columns)."""
-    min_counts = max(max_count(mixture.spec) + 1, mixture.lower + _MIN_GRID_COUNTS)
+    """Compute all outputs of a block of rows, as one matrix with shape (R, columns).
+
+    The columns are in the order of `count_output_columns`.
+    """
+    min_counts = max(find_largest_count(mixture.spec) + 1, mixture.lower + _MIN_GRID_COUNTS)
     if isinstance(mixture.upper, float):
         min_counts = max(min_counts, int(min(mixture.upper, MAX_GRID_COUNT)) + 1)
     count = rows.end.op("ReduceMax", keepdims=0).cast("i") + 1
@@ -191,39 +194,43 @@ def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
         cdf, pmf, moments = _recalibrate(graph, mixture.recalibration, cdf, moments, grid)
     spec, levels = mixture.spec, mixture.levels
 
-    def per_row(values: np.ndarray) -> Value:
-        """Look up the value of each row's group. Shape: (R, 1), or () if there is one group."""
+    def look_up_per_group(values: np.ndarray) -> Value:
+        """Return, for each row, the value of its interval group. Shape: (R, 1), or () if all rows share one value."""
         return graph.constant(values).take(
             0 if rows.group_codes is None or len(values) == 1 else rows.group_codes, axis=0
         )
 
-    def quantile(level: np.ndarray) -> Value:
-        """Find the smallest count with mass `level` up to it, or NaN beyond the grid; `level` may differ by group."""
-        mass = per_row(level - _ROUNDING * np.minimum(level, 1.0 - level))
+    def find_quantile(level: np.ndarray) -> Value:
+        """Find a quantile of each row, the smallest count with P(Y <= count) >= level.
+
+        The result is NaN if the quantile is beyond the grid. `level` has one element, or one per interval group.
+        """
+        mass = look_up_per_group(level - _ROUNDING * np.minimum(level, 1.0 - level))
         return graph.where(cdf.max(1) >= mass, (cdf < mass).cast("f").sum(1), np.nan)
 
-    median, *quantiles = (quantile(np.array([level])) for level in (0.5, *spec.quantiles))
+    median, *quantiles = (find_quantile(np.array([level])) for level in (0.5, *spec.quantiles))
     # The calibrated interval, as `ddpn.calibration.intervals.make_interval`.
     highest, widening = np.minimum(levels, _MAX_LEVEL), np.maximum(levels - 1.0, 0.0)
-    low, high, probability = _find_narrowest_run(graph, cdf, per_row(highest * (1.0 - SUM_TOLERANCE)))
+    low, high, probability = _find_narrowest_run(graph, cdf, look_up_per_group(highest * (1.0 - SUM_TOLERANCE)))
     is_central = spec.interval_kind == "central"
     if is_central:
-        low, high = quantile(0.5 - 0.5 * highest), quantile(0.5 + 0.5 * highest)
+        low, high = find_quantile(0.5 - 0.5 * highest), find_quantile(0.5 + 0.5 * highest)
     if widening.any():
-        extra_counts = ((high - low + 1.0) * per_row(widening)).floor()
+        extra_counts = ((high - low + 1.0) * look_up_per_group(widening)).floor()
         low, high = (low - extra_counts).clip(0.0, np.inf), high + extra_counts
     if is_central or widening.any():
         probability = _look_up_cdf(graph, cdf, high) - _look_up_cdf(graph, cdf, low - 1.0)
-    pmf_columns = pmf.at(0, max_count(spec) + 1)
+    pmf_columns = pmf.slice(0, find_largest_count(spec) + 1)
     # If the mean is NaN, all outputs of the row become NaN.
     scalars = graph.concat([*moments, median, low, high, probability, *quantiles])
     return graph.concat([graph.where(moments.mean.is_nan(), np.nan, scalars), pmf_columns.sum(1), pmf_columns])
 
 
 def _look_up_cdf(graph: Graph, cdf: Value, count: Value) -> Value:
-    """Look up P(Y <= count) in the cdf of each row, (R, K).
+    """Look up P(Y <= count) in the cdf of each row.
 
-    `count`, (R, 1) or (R, K), may be negative (0 is returned), beyond the grid (the last value) or NaN (NaN).
+    `cdf` has shape (R, K), and `count` (R, 1) or (R, K). The result is 0 for negative counts, the last value of the cdf
+    for counts beyond the grid, and NaN for NaN.
     """
     last = cdf.op("Shape", kind="i").take(1, axis=0) - 1
     is_nan = count.is_nan()
@@ -232,14 +239,14 @@ def _look_up_cdf(graph: Graph, cdf: Value, count: Value) -> Value:
     return graph.where(is_nan, np.nan, mass)
 
 
-def _find_narrowest_run(graph: Graph, cdf: Value, enough: Value) -> tuple[Value, Value, Value]:
-    """Find the shortest run of successive counts with at least the mass `enough`.
+def _find_narrowest_run(graph: Graph, cdf: Value, min_mass: Value) -> tuple[Value, Value, Value]:
+    """Find the shortest run of successive counts that has at least the mass `min_mass`, for each row.
 
-    Return its first count, its last count and its mass, (R, 1) each.
-    This is `ddpn.distributions.kernels.arrays.find_narrowest_run`, with NaN if the grid does not contain enough mass.
-    The length is found by bisection: it is one more than the largest length for which no run has enough mass.
+    Return its first count, its last count and its mass, with shape (R, 1) each. The counts are NaN if the whole grid
+    has less mass. This is `ddpn.distributions.kernels.arrays.find_narrowest_run` as graph nodes. The length is found by
+    bisection, as one more than the largest length at which no run has enough mass.
     """
-    before = graph.concat([cdf.take([0]) * 0.0, cdf.at(0, -1)])
+    before = graph.concat([cdf.take([0]) * 0.0, cdf.slice(0, -1)])
     first = (cdf * 0.0 + 1.0).op("CumSum", graph.constant(1)) - 1.0
 
     def masses(length: Value) -> Value:
@@ -248,20 +255,20 @@ def _find_narrowest_run(graph: Graph, cdf: Value, enough: Value) -> tuple[Value,
     length = cdf.take([0]) * 0.0
     for step in (2.0**k for k in reversed(range(int(MAX_GRID_COUNT).bit_length()))):
         longer = length + step
-        length = graph.where(masses(longer).max(1) < enough, longer, length)
+        length = graph.where(masses(longer).max(1) < min_mass, longer, length)
     length = length + 1.0
     mass = masses(length)
     best = mass.max(1)
     # Not `best * (1 - TIE_TOLERANCE)`, because ONNX Runtime treats a factor of 1 - 1e-13 as 1 and removes it.
     low = (mass >= best - best * TIE_TOLERANCE).cast("f").op("ArgMax", axis=1, kind="i").cast("f")
-    low = graph.where(cdf.max(1) >= enough, low, np.nan)
+    low = graph.where(cdf.max(1) >= min_mass, low, np.nan)
     return low, low + length - 1.0, best
 
 
 def _mix(graph: Graph, component_weights: np.ndarray, row: _Rows, tables: list[Tabulated]) -> tuple[Value, MomentNodes]:
-    """Return the pmf, (R, K), and the moments of a mixture of unbounded components.
+    """Compute the pmf, with shape (R, K), and the moments of a mixture of distributions without bounds.
 
-    `tables` has the pmfs of the stacks of `row`, in the same order.
+    `tables` has the tabulated pmfs of each stack of `row`.
     """
     weighted = [(stack.weight * component_weights[stack.component][None]).add_axes(1) for stack in row.stacks]
     pmf = reduce(add, (weight.op("MatMul", table.pmf) for weight, table in zip(weighted, tables, strict=True)))
@@ -282,14 +289,14 @@ def _mix(graph: Graph, component_weights: np.ndarray, row: _Rows, tables: list[T
 
 
 def _add_zeros(graph: Graph, pmf: Value, zero: Value) -> Value:
-    """Add the probabilities `zero`, (..., 1), to the first count of pmfs, (..., K)."""
-    return graph.concat([pmf.take([0], axis=-1) + zero, pmf.at(1, axis=-1)], axis=-1)
+    """Add the probabilities `zero`, with shape (..., 1), to the count 0 of pmfs with shape (..., K)."""
+    return graph.concat([pmf.take([0], axis=-1) + zero, pmf.slice(1, axis=-1)], axis=-1)
 
 
 def _combine_moments(component_weights: np.ndarray, mean: Value, variance: Value) -> MomentNodes:
-    """Compute the moments of the mixture, of shape (R,), from the means and variances of its N components.
+    """Compute the moments of the mixture from the means and variances of its components.
 
-    `mean` and `variance` have shape (R, N) for R rows, and `component_weights` (N,).
+    `mean` and `variance` have shape (R, N), and `component_weights` (N,).
     """
     weights = component_weights[None]
     mixture_mean = (mean * weights).sum(1)
@@ -301,9 +308,9 @@ def _combine_moments(component_weights: np.ndarray, mean: Value, variance: Value
 def _truncate(
     graph: Graph, mixture: MixtureGraph, row: _Rows, tables: list[Tabulated], grid: Grid
 ) -> tuple[Value, MomentNodes]:
-    """Return the pmf, (R, K), and the moments of a mixture whose components are conditioned on the possible counts.
+    """Compute the pmf, with shape (R, K), and the moments of a mixture whose components are truncated to the bounds.
 
-    `tables` has the pmfs of the stacks of `row`, in the same order.
+    `tables` has the tabulated pmfs of each stack of `row`.
     """
     component_weights, upper = mixture.component_weights, row.upper
     matrices = (graph.constant(np.eye(len(component_weights))[:, stack.component]) for stack in row.stacks)
@@ -326,14 +333,14 @@ def _truncate(
 def _recalibrate(
     graph: Graph, recalibration: MonotoneMap, cdf: Value, moments: MomentNodes, grid: Grid
 ) -> tuple[Value, Value, MomentNodes]:
-    """Compute the cdf, the pmf and the moments of the recalibrated mixture.
+    """Recalibrate the cdf of the mixture; return the new cdf, pmf and moments.
 
-    The share of the variance that is epistemic stays the same.
+    The share of the epistemic variance in the variance does not change.
     """
     at, value = recalibration.at.numpy(), recalibration.value.numpy()
     lines = zip(at.tolist(), np.diff(at).tolist(), (np.diff(value) / np.diff(at)).tolist(), strict=False)
     mapped = reduce(add, ((cdf - start).clip(0.0, width) * slope for start, width, slope in lines))
-    pmf = graph.concat([mapped.take([0]), mapped.at(1) - mapped.at(0, -1)])
+    pmf = graph.concat([mapped.take([0]), mapped.slice(1) - mapped.slice(0, -1)])
     mean, variance = compute_moments(grid, pmf, 1)
     is_positive = moments.variance > 0.0
     ratio = graph.where(is_positive, moments.epistemic / graph.where(is_positive, moments.variance, 1.0), 0.0)

@@ -1,4 +1,4 @@
-"""The model to export: a predictor from a folder or an estimator, with the raw columns that the file takes."""
+"""Read the model to export, from a folder or an estimator: its predictor, and the raw columns of its table."""
 
 from dataclasses import dataclass, field
 from itertools import product
@@ -29,12 +29,13 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class InputColumn:
-    """A column of the raw table, which is an input of the file, and how its cells are read.
+    """A raw column of the table, which is an input of the file, and how its cells are converted.
 
-    `kind` is a key of `MEANINGS`. `names` are the columns that the model makes of it: one, or several for a date, one
-    for each of its `parts`. In a category, `words` stand for a missing level, `aliases` are pairs of another spelling
-    and its level, and if `by_value` is True, texts that are the same number are the same level. `markers` are numbers
-    that stand for a missing value.
+    - `kind` is a key of `MEANINGS`.
+    - `names` are the columns that the model derives from it: one for each of the `parts` of a date, else one.
+    - `markers` are numbers that stand for a missing value, and `words` are texts that do so in a category.
+    - `aliases` are pairs of a text and the level of a category that it stands for.
+    - If `by_value` is True, texts that represent the same number, such as 7 and 7.0, are the same level.
     """
 
     name: str
@@ -48,17 +49,17 @@ class InputColumn:
 
     @property
     def element(self) -> str:
-        """The kind of value that the file takes: f (float64) or s (text)."""
+        """The type of the elements of the input: f (float64) or s (string)."""
         return "s" if self.kind in ("category", "group") else "f"
 
     def as_dict(self) -> JsonObject:
-        """Return the description of the input in the file, ready for JSON."""
+        """Return the description of this input in the file, ready for JSON."""
         facts = {"name": self.name, "type": "string" if self.element == "s" else "float64", "kind": self.kind}
         return {**facts, "meaning": MEANINGS[self.kind]}
 
 
 def list_input_columns(roles: Roles) -> list[InputColumn]:
-    """List the input columns of a model that `ddpn fit` fitted."""
+    """List the inputs of the file for a model that `ddpn fit` saved."""
     columns, markers = [], tuple(parse_missing_numbers(roles.missing))
     for column in roles.features:
         words, aliases = {""}, dict[str, str]()
@@ -94,9 +95,9 @@ _SUMMARY_FACTS = ("date", "data", "command", "split", "versions", "scores", "lea
 class ExportedModel:
     """Everything about a model that `export_onnx` writes into a file.
 
-    `columns` are the inputs of the file with features. `exposure` and `upper` name the inputs with the exposure and the
-    upper bound of each row, and `target` is the column of counts, None if unknown. `members` describes the members by
-    name, and `summary` the fit; both are copied into the description that `describe_onnx` reads from the file.
+    `columns` are the inputs that are features. `exposure` and `upper` are the names of the inputs with the exposure and
+    the upper bound of each row, and `target` is the column of counts, or None. `members` (facts about each member) and
+    `summary` (about the fit) are copied to the description that `describe_onnx` reads.
     """
 
     predictor: Predictor
@@ -109,7 +110,7 @@ class ExportedModel:
 
 
 def read_model(model: Any) -> ExportedModel:
-    """Collect what is written into a file, for the folder of a saved model, an estimator or a predictor."""
+    """Read the model to export, from the folder of a saved model, a fitted estimator, or a `Predictor`."""
     if isinstance(model, str | PathLike):
         return _read_folder(Path(model))
     if isinstance(model, Predictor):
@@ -123,7 +124,7 @@ def read_model(model: Any) -> ExportedModel:
 
 
 def _read_folder(path: Path) -> ExportedModel:
-    """Collect what is written into a file, for the folder of a saved model, whose task names the raw columns."""
+    """Read the model to export from a model folder. If `ddpn fit` saved it, its task names the raw columns."""
     if path.is_file():
         raise InputError(f"{path} is a file, not the folder of a saved model.")
     from ddpn import estimators
@@ -152,7 +153,7 @@ def _read_folder(path: Path) -> ExportedModel:
 
 
 def _describe_predictor(predictor: Predictor) -> ExportedModel:
-    """Collect what is written into a file, for a model that was fitted in Python. Its columns are those of X."""
+    """Convert a predictor that was fitted in Python to the model to export; its columns are those of X."""
     schema = predictor.schema
     if schema is None:
         must = "have a member that uses columns"

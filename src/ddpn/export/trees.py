@@ -1,7 +1,7 @@
-"""Boosted trees as elementary operators: all trees are evaluated at once, level by level from their roots.
+"""Add graph nodes that evaluate boosted trees, all at once and level by level from their roots.
 
-ONNX has two operators for sums of trees. One rounds to float32. The other is missing in ONNX Runtime 1.20, and versions
-1.21 and 1.22 return wrong sums for some trees.
+ONNX's own operators for tree ensembles are not used. One rounds to float32. The other is missing in ONNX Runtime 1.20,
+and versions 1.21 and 1.22 return wrong sums for some trees.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,12 @@ _LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 
 class Tree(NamedTuple):
-    """The splits and leaves of one tree. The first split is the root, and parents come before their children.
+    """The splits and leaves of a decision tree, as lists. Split 0 is the root, and parents come before their children.
 
-    A split has a column of the matrix, a threshold and two children. It sends values up to the threshold to the left
-    child, and missing values too if `to_left` is True. `children` are pairs (left, right) of numbers: n is split n, and
-    ~n is leaf n. `leaves` are the values of the leaves, and `target` the number of the sum to which the tree belongs.
+    Split i compares column `columns[i]` with `thresholds[i]`: smaller or equal values go to the left child, and so do
+    missing values if `to_left[i]` is True. `children[i]` is the pair (left, right), in which n >= 0 means split n, and
+    ~n means leaf n. `leaves` are the values of the leaves. `target` is the number of the sum in `Forest` to which the
+    tree belongs.
     """
 
     columns: list[int]
@@ -40,7 +41,7 @@ class Tree(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """The number of splits on the longest path to a leaf."""
+        """The largest number of splits from the root to a leaf."""
         depths = [0] * len(self.children)
         for number in reversed(range(len(depths))):
             depths[number] = 1 + max(depths[child] if child >= 0 else 0 for child in self.children[number])
@@ -49,9 +50,9 @@ class Tree(NamedTuple):
 
 @dataclass
 class Forest:
-    """Sums of trees over the rows of a matrix with `width` columns.
+    """Several sums of trees over the columns of the same matrix, which has `width` columns.
 
-    A target is one such sum: a constant plus the leaf values of all trees of one booster.
+    Each sum is called a target; it is a constant plus the leaf values of all trees of one booster.
     """
 
     width: int
@@ -61,7 +62,7 @@ class Forest:
     sets: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
 
     def add(self, booster: Booster) -> None:
-        """Add a target: the sum of the trees of a booster."""
+        """Add a booster, whose trees become a new target."""
         self.constants.append(0.0)
         for tree in slice_trees(booster.arrays):
             if len(tree["threshold"]):
@@ -70,9 +71,10 @@ class Forest:
                 self.constants[-1] += float(tree["leaf_value"][0])
 
     def _convert_tree(self, tree: Mapping[str, np.ndarray], chosen: np.ndarray | None) -> Tree:
-        """Convert a tree of LightGBM; `chosen` are the columns that its booster uses, None for all.
+        """Convert one of LightGBM's trees.
 
-        A split by a set of codes becomes a split of an additional column, which says whether the code is in the set.
+        `chosen` are the columns of the matrix that the booster uses; None means all. A split by a set of codes becomes
+        a split of an additional column, which says whether the code is in the set.
         """
         columns, thresholds, to_left = [], [], []
         for feature, kind, threshold in zip(
@@ -93,7 +95,7 @@ class Forest:
         return Tree(columns, thresholds, to_left, children, tree["leaf_value"].tolist(), len(self.constants) - 1)
 
     def sum_trees(self, graph: Graph, matrix: Value) -> Value:
-        """Add the nodes that compute every target. Shape: (rows, columns) -> (rows, targets)."""
+        """Add the nodes that compute all targets. Shape: (rows, columns) -> (rows, targets)."""
         total = graph.where(matrix.take([0]).is_nan(), 0.0, 0.0) + np.array([self.constants])
         if not self.trees:
             return total
@@ -111,7 +113,7 @@ class Forest:
         return total
 
     def _append_set_columns(self, graph: Graph, matrix: Value) -> Value:
-        """Append a column for each set of codes: 1 if the code of a row is not in the set."""
+        """Append a column for each set of codes, which is 0 in rows whose code is in the set, and 1 in others."""
         parts, order = [matrix], list(range(self.width))
         for column in sorted({column for column, _ in self.sets}):
             numbers = {levels: number for (set_column, levels), number in self.sets.items() if set_column == column}
@@ -126,7 +128,8 @@ class Forest:
 def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) -> Value:
     """Return the value of the leaf that each row reaches in each tree. Shape: (rows, 2 width) -> (rows, trees).
 
-    `values` has every column twice: missing values are infinity in the first half, and minus infinity in the second.
+    `values` has every column twice. Missing values are infinity in the first half, so that they go to the right, and
+    minus infinity in the second half, so that they go to the left.
     """
     column: list[int] = []
     threshold, leaf, children, roots = [], [], [], []
@@ -157,9 +160,9 @@ def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) 
 
 
 def _unpack_codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
-    """Return the codes in a tree's set with this number, which LightGBM stores as bits of 32-bit words.
+    """Return the codes in set `number` of one of LightGBM's trees, which stores sets as bits of 32-bit words.
 
-    Codes beyond `MAX_LEVELS` do not occur.
+    Bits beyond `MAX_LEVELS` are ignored, because no code is that large.
     """
     start, end = (int(tree["cat_boundaries"][number + i]) for i in (0, 1))
     bits = np.unpackbits(tree["cat_threshold"][start:end].astype("<u4").view(np.uint8), bitorder="little")

@@ -1,6 +1,6 @@
-"""The Double Poisson for libraries of time series forecasting.
+"""The Double Poisson as an output distribution, likelihood or loss in libraries for time series forecasting.
 
-There is one class per library, with an extra of the same name: `DoublePoissonOutput` for GluonTS,
+There is one class per library, with an extra of the same name as the library: `DoublePoissonOutput` for GluonTS,
 `DoublePoissonLikelihood` for darts and `DoublePoissonDistributionLoss` for PyTorch Forecasting. Importing this package
 imports none of these libraries.
 """

@@ -1,4 +1,4 @@
-"""The Double Poisson as a likelihood for torch models of darts. Only this file imports darts."""
+"""The Double Poisson as a likelihood for the torch models of darts. Only this module imports darts."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -17,17 +17,18 @@ _Likelihood: Any = base_class("darts.utils.likelihood_models.torch", "TorchLikel
 
 
 class DoublePoissonType(Enum):
-    """The likelihood type of ddpn in darts. It is a separate enum, because `LikelihoodType` cannot be extended."""
+    """The likelihood type that darts requires, as a separate enum because `LikelihoodType` cannot be extended."""
 
     DoublePoisson = "doublepoisson"
 
 
 class DoublePoissonLikelihood(_Likelihood):
-    """A Double Poisson per time step and component, for the `likelihood` of darts's torch models.
+    """A Double Poisson for each time step and component, to pass as `likelihood` to the torch models of darts.
 
-    The network has two raw outputs per step and component: mu = e^(raw 0) and gamma = e^(raw 1). As for other count
-    likelihoods of darts, the target series must hold counts, so do not scale it (`Scaler`); covariates may be scaled.
-    `predict(..., predict_likelihood_parameters=True)` returns components NAME_mu and NAME_gamma.
+    The network has two raw outputs per step and component. gamma is e^(second raw output), and mu is a function of the
+    first one (`link`). As with other count likelihoods of darts, the target series must hold counts, so do not scale it
+    (`Scaler`); you may scale covariates. `predict(..., predict_likelihood_parameters=True)` returns components NAME_mu
+    and NAME_gamma.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ class DoublePoissonLikelihood(_Likelihood):
         return DoublePoisson(mu, gamma)
 
     def sample(self, model_output: Tensor) -> Tensor:
-        """Draw one count per element.
+        """Draw one count for each sample, time step and component.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The Double Poisson as an output of torch models of GluonTS. Only this file imports gluonts."""
+"""The Double Poisson as an output distribution for the torch models of GluonTS. Only this module imports gluonts."""
 
 from typing import Any, ClassVar
 
@@ -12,17 +12,20 @@ _Output: Any = base_class("gluonts.torch.distributions", "DistributionOutput", "
 
 
 class DoublePoissonOutput(_Output):
-    """A Double Poisson per time step, for the `distr_output` of GluonTS's torch estimators.
+    """A Double Poisson for each time step, to pass as `distr_output` to the torch estimators of GluonTS.
 
-    The network has two raw outputs per step: mu = softplus(raw 0) and gamma = e^(raw 1). GluonTS divides each series by
-    its scale before the network sees it. Samples are integers nevertheless, because the scale changes the parameters:
-    the mean is multiplied by the scale. Under-dispersion (gamma > 1) keeps variance / mean. For over-dispersion, the
-    excess of the variance over the mean is multiplied by scale^2, as in GluonTS's Negative Binomial;
-    `ddpn.forecasting.links.double_poisson` gives the reasons. Quantiles and means of `SimpleFeedForwardEstimator`,
-    which predicts distributions instead of samples, are exact.
+    The network has two raw outputs per step: mu is softplus(first raw output), and gamma is e^(second raw output).
 
-    `beta` is as in GluonTS: the loss is multiplied by variance^beta, which counts as a constant in the gradient. The
-    default, 0, is the likelihood.
+    GluonTS divides each series by its scale before the network sees it. Samples are nevertheless integers, because the
+    scale is applied to the parameters and not to the samples. The mean is multiplied by the scale. If gamma > 1
+    (under-dispersion), variance / mean does not change. If gamma < 1 (over-dispersion), the excess of the variance over
+    the mean is multiplied by scale^2, as in GluonTS's Negative Binomial. `ddpn.forecasting.links.double_poisson` gives
+    the reasons.
+
+    `SimpleFeedForwardEstimator` predicts distributions instead of samples; its quantiles and means are exact.
+
+    The argument `beta` is GluonTS's: the loss is multiplied by variance^beta, without a gradient through this factor.
+    With the default, 0, the loss is the negative log-likelihood.
 
     Examples
     --------
@@ -40,7 +43,7 @@ class DoublePoissonOutput(_Output):
 
     @classmethod
     def domain_map(cls, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
-        """Convert raw outputs to mu and gamma.
+        """Convert raw outputs to mu and gamma, which are positive.
 
         Parameters
         ----------
@@ -50,7 +53,7 @@ class DoublePoissonOutput(_Output):
         return location(mu).squeeze(-1), inverse_dispersion(gamma).squeeze(-1)
 
     def distribution(self, distr_args: Any, loc: Tensor | None = None, scale: Tensor | None = None) -> DoublePoisson:
-        """Make the distribution of counts on their original scale.
+        """Make the distributions of the counts on their original scale.
 
         Parameters
         ----------
@@ -66,5 +69,5 @@ class DoublePoissonOutput(_Output):
 
     @property
     def event_shape(self) -> tuple[int, ...]:
-        """One count per time step."""
+        """The shape of an observation: (), because it is a single count."""
         return ()

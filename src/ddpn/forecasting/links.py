@@ -1,4 +1,4 @@
-"""Convert raw outputs of a forecasting network to a Double Poisson, given the scale of the series."""
+"""Convert raw outputs of a forecasting network to a Double Poisson, on the original scale of the series."""
 
 import torch
 from torch import Tensor
@@ -13,39 +13,38 @@ _MIN_SOFTPLUS = -15.0
 
 
 def location(raw: Tensor) -> Tensor:
-    """Compute mu = softplus(raw), the usual link of forecasting libraries. Its gradient never vanishes."""
+    """Compute mu = softplus(raw), the usual link of forecasting libraries, with a gradient that never vanishes."""
     raw = promote_precision(raw)
     log_mu = torch.where(raw < _MIN_SOFTPLUS, raw, softplus(raw.clamp(min=_MIN_SOFTPLUS)).log())
     return bend(log_mu, *LOG_MU).exp()
 
 
 def exponential_location(raw: Tensor) -> Tensor:
-    """Compute mu = e^raw, for networks that predict logarithms. Its gradient never vanishes."""
+    """Compute mu = e^raw, for networks that predict logarithms, with a gradient that never vanishes."""
     return bend(promote_precision(raw), *LOG_MU).exp()
 
 
 def inverse_dispersion(raw: Tensor) -> Tensor:
-    """Compute gamma = e^raw. A raw output of 0 gives a Poisson; x and -x give inverse dispersions."""
+    """Compute gamma = e^raw, the inverse dispersion; a raw output of 0 gives a Poisson."""
     return bend(promote_precision(raw), *LOG_GAMMA).exp()
 
 
 def double_poisson(mu: Tensor, gamma: Tensor, scale: Tensor | None = None) -> DoublePoisson:
-    """Make the Double Poisson of a series whose values were divided by `scale`; its location is scale * mu.
+    """Make the Double Poisson of the counts of a series that was divided by `scale`.
 
-    A count distribution cannot be multiplied by a scale, because the products would not be integers. Instead, its
-    parameters change. The mean is multiplied by `scale`. The effect on the variance (about mu / gamma) depends on
-    gamma:
+    A count distribution cannot simply be multiplied by a number, because the products would not be integers. Instead,
+    its parameters change. mu, and so approximately the mean, is multiplied by `scale`. What happens to the variance,
+    about mu / gamma, depends on gamma:
 
-    - gamma = 1, a Poisson, is a Poisson at every scale.
-    - gamma > 1, under-dispersion, stays as it is: variance / mean does not depend on the scale, as for Binomial counts,
-      where it is 1 - p at every total, and for sums of independent counts.
-    - gamma < 1, over-dispersion, comes from a rate that varies, and the part of the variance that exceeds the mean is
-      multiplied by scale^2: variance / mean = 1 + scale * (1 / gamma - 1). This is what GluonTS's Negative Binomial
-      does, whose mean is multiplied while its other parameter stays. So one raw output fits noisy series of any size,
+    - gamma = 1: the distribution is a Poisson at every scale.
+    - gamma > 1 (under-dispersion): gamma does not change, so variance / mean is the same at every scale. This holds for
+      Binomial counts, where it is 1 - p for every total, and for sums of independent counts.
+    - gamma < 1 (over-dispersion) arises from a rate that varies. So the part of the variance that exceeds the mean is
+      multiplied by scale^2: variance / mean = 1 + scale * (1 / gamma - 1). GluonTS's Negative Binomial does the same,
+      because its mean is multiplied and its other parameter stays. One raw output thus fits noisy series of any size,
       which matters for networks that do not see the scale.
 
-    gamma is at most 100 times the location, but may always be up to 10, as in
-    `ddpn.networks.heads.DoublePoissonHead`.
+    gamma is limited to 100 times mu, or to 10 if that is larger, as in `ddpn.networks.heads.DoublePoissonHead`.
 
     Parameters
     ----------

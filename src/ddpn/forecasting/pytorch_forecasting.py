@@ -1,4 +1,4 @@
-"""The Double Poisson as a loss of PyTorch Forecasting. Only this file imports pytorch_forecasting."""
+"""The Double Poisson as a loss of PyTorch Forecasting. Only this module imports pytorch_forecasting."""
 
 from typing import Any, ClassVar
 
@@ -14,22 +14,25 @@ _Loss: Any = base_class("pytorch_forecasting.metrics", "DistributionLoss", "pyto
 
 
 class DoublePoissonDistributionLoss(_Loss):
-    """A Double Poisson per time step, for the `loss` of PyTorch Forecasting's networks.
+    """A Double Poisson for each time step, to pass as `loss` to the networks of PyTorch Forecasting.
 
-    The network has two raw outputs per step: mu = scale * softplus(raw 0) and gamma = e^(raw 1), with the scale of the
-    target normaliser. Under-dispersion (gamma > 1) does not depend on the scale. For over-dispersion, the excess of the
-    variance over the mean is multiplied by scale^2 (`ddpn.forecasting.links.double_poisson`). With the transformation
-    "log1p", mu = e^(scale * raw 0), and gamma is not scaled. As for the library's Negative Binomial, the normaliser
-    must not be centred (`GroupNormalizer(center=False)`), and its transformation must not be "log" or "logit".
+    The network has two raw outputs per step: mu is scale * softplus(first raw output), and gamma is e^(second raw
+    output), where the scale is that of the target normaliser. If gamma > 1 (under-dispersion), it does not depend on
+    the scale. If gamma < 1 (over-dispersion), the excess of the variance over the mean is multiplied by scale^2;
+    `ddpn.forecasting.links.double_poisson` gives the reasons. If the normaliser has the transformation "log1p", mu is
+    instead e^(scale * first raw output), and gamma is not scaled.
 
-    Quantiles are exact. The options are those of all distribution losses: `name`, `quantiles` and `reduction`.
+    As with the library's Negative Binomial, the normaliser must not be centred (`GroupNormalizer(center=False)`), and
+    its transformation must not be "log" or "logit".
+
+    Quantiles are exact. The arguments are those of all distribution losses: `name`, `quantiles` and `reduction`.
     """
 
     distribution_class: ClassVar[type] = DoublePoisson
     distribution_arguments: ClassVar[list[str]] = ["mu", "gamma"]
 
     def map_x_to_distribution(self, x: Tensor) -> DoublePoisson:
-        """Make the distribution of every time step.
+        """Make the distributions of all time steps from mu and gamma.
 
         Parameters
         ----------
@@ -39,7 +42,7 @@ class DoublePoissonDistributionLoss(_Loss):
         return DoublePoisson(x[..., 0], x[..., 1])
 
     def rescale_parameters(self, parameters: Tensor, target_scale: Tensor, encoder: Any) -> Tensor:
-        """Convert raw outputs to mu and gamma on the original scale of the target.
+        """Convert raw outputs to mu and gamma, on the original scale of the target.
 
         Parameters
         ----------

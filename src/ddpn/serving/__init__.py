@@ -1,4 +1,4 @@
-"""Serve models over HTTP, by `ddpn serve` or by `create_app` in your own server. Needs the extra `serve`."""
+"""Serve models over HTTP, with `ddpn serve` or with `create_app` in your own server. Needs the extra `serve`."""
 
 from ddpn.runtime.extras import import_extra
 

@@ -1,4 +1,4 @@
-"""The web application: predictions, models, probes, metrics and the web page."""
+"""The web application, with routes for predictions, descriptions of models, health checks, metrics and the web page."""
 
 import asyncio
 import json
@@ -36,10 +36,11 @@ _LOG = logging.getLogger("ddpn.serving")
 
 
 class Service:
-    """The state of a server (models by name, queue of requests, metrics), as an ASGI app that forwards to `api`.
+    """The state of a running server: its models by name, its queue of requests, and its metrics.
 
-    `api` is the FastAPI app with the routes. If a model folder gets a new version, the model and `api` are replaced
-    while requests are answered. `columns` are those of `create_app`.
+    It is an ASGI app that forwards requests to `api`, the FastAPI app with the routes. When a model folder gets a new
+    version, the model and `api` are replaced while the server keeps answering. `columns` are column names by role, as
+    in `create_app`.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Service:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Watch the model folders while the app runs; finish accepted requests when the app ends."""
+        """Watch the model folders while the server runs; when it stops, finish the accepted requests."""
         watch = asyncio.create_task(self._watch_folders())
         self.is_ready = True
         yield
@@ -79,7 +80,10 @@ class Service:
         await self.batcher.stop()
 
     async def _watch_folders(self) -> None:
-        """Load new versions of models when they appear, until cancelled."""
+        """Check the model folders at regular intervals, and reload models that have a new version.
+
+        This coroutine runs until it is cancelled.
+        """
         while self._reload_every:
             await asyncio.sleep(self._reload_every)
             for model in list(self.models.values()):
@@ -88,7 +92,7 @@ class Service:
                     await self._reload_model(model, version)
 
     async def _reload_model(self, model: ServedModel, version: FolderVersion | None) -> None:
-        """Replace a model whose folder has changed. If the new version cannot be loaded, keep the old one."""
+        """Replace a model by the new version of its folder; if that cannot be loaded, keep the old one."""
         name = model.name
         try:
             new_model = await asyncio.to_thread(ServedModel, name, model.path, **self._columns)
@@ -107,7 +111,7 @@ class Service:
         _LOG.info("reloaded", extra={"fields": {"model": name, "version": new_model.version}})
 
     async def predict(self, model: ServedModel, request: schemas.PredictRequest) -> Response:
-        """Predict the rows of a request with a model, and return the response of the route `predict`."""
+        """Predict the rows of a request, and return the JSON response."""
         answers = await self.batcher.submit(model, request.rows, request.spec)
         self.metrics.rows.labels(model.name).inc(len(answers))
         self.metrics.ood.labels(model.name).inc(sum(bool(answer.get("ood")) for answer in answers))
@@ -129,13 +133,13 @@ class Service:
         )
 
     async def livez(self) -> Response:
-        """Report that the process is alive; answer with status 503 if a prediction does not end."""
+        """Answer a liveness probe: the status is 503 if a prediction has been running for too long."""
         if self.batcher.is_stuck:
             raise RequestError("A prediction takes too long. Restart the server.", 503)
         return _to_response({"status": "alive"})
 
     async def readyz(self) -> Response:
-        """Report that the server accepts requests; answer with status 503 while it starts or stops."""
+        """Answer a readiness probe: the status is 503 while the server starts or stops."""
         if not self.is_ready:
             raise retry_later("The server is starting or stopping.")
         return _to_response(
@@ -143,7 +147,7 @@ class Service:
         )
 
     async def show_metrics(self) -> Response:
-        """Return the metrics of the server as text for Prometheus."""
+        """Return the metrics of the server in the text format of Prometheus."""
         content, kind = self.metrics.render()
         return Response(content, headers={"content-type": kind})
 
@@ -163,7 +167,7 @@ async def _answer_failure(request: Request, error: Exception) -> Response:
 
 
 def build_api(service: Service) -> FastAPI:
-    """Build the FastAPI app: its routes, for the current versions of the models, and its OpenAPI document."""
+    """Build the FastAPI app with the routes and the OpenAPI document for the current models of a service."""
     models = list(service.models.values())
     descriptions = (
         f"{model.name} (predicts {model.folder.roles.target or 'counts'}, version {model.version})" for model in models
@@ -197,7 +201,7 @@ def build_api(service: Service) -> FastAPI:
 
 
 def _add_routes(app: FastAPI, service: Service, model: ServedModel) -> None:
-    """Add the routes of a model below /models/NAME; the default model also gets the routes without a name."""
+    """Add the routes of a model below /models/NAME; for the default model, also add routes without a name."""
     request_type: Any = schemas.make_request_model(model.name, model.Row, service.limits.max_rows)
 
     async def show() -> Response:
@@ -225,20 +229,21 @@ def create_app(
     reload_every: float = 2.0,
     **columns: str | None,
 ) -> Middleware:
-    """Create an ASGI app that serves models; needs `ddpn[serve]`.
+    """Create an ASGI app that serves models; needs the extra `serve`.
 
     Parameters
     ----------
     paths : mapping of str to path
         Model folders by name; the first is the default.
     limits : Limits, optional
-        Limits of requests. Default: `Limits()`.
+        Limits on requests. Default: `Limits()`.
     token : str, optional
-        A bearer token that requests must have.
+        The bearer token that requests must contain. Default: none is needed.
     reload_every : float
         Seconds between two checks for new versions of the folders. 0 means never.
     **columns
-        Names of the columns `exposure` and `upper`, for models saved in Python, which do not store them.
+        The names of the columns with the exposure (`exposure`) and the upper bound (`upper`) of each row. They are
+        needed for models saved in Python, which do not store them.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Batches: requests that arrive during a prediction are predicted together, in a separate thread."""
+"""Predict requests in batches: those that arrive during a prediction are predicted together, in a separate thread."""
 
 import asyncio
 from collections import deque
@@ -18,9 +18,9 @@ _MAX_BATCH_ROWS = 256
 
 
 class WaitingRequest(NamedTuple):
-    """A request in the queue of a `Batcher`: rows to predict with a model, and the future that receives their answer.
+    """A request in the queue of a `Batcher`: rows to predict, outputs to return, and a future for the answer.
 
-    `model` is the version of the model that was served when the request arrived, and `spec` lists the outputs.
+    `model` is the version of the model that was served when the request arrived.
     """
 
     model: ServedModel
@@ -30,7 +30,10 @@ class WaitingRequest(NamedTuple):
 
 
 class Batcher:
-    """A queue that predicts waiting requests together. If it is full, further requests are refused with status 429."""
+    """A queue of requests that predicts waiting requests together.
+
+    If the queue is full, further requests are refused with status 429.
+    """
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self._limits, self._metrics = limits, metrics
@@ -41,16 +44,16 @@ class Batcher:
 
     @property
     def is_stuck(self) -> bool:
-        """True if a batch takes much longer than the time limit of requests, so that only a restart helps."""
+        """True if the current batch takes much longer than the time limit of a request; only a restart then helps."""
         started = self._started
         return started is not None and perf_counter() - started > 2.0 * self._limits.timeout
 
     async def stop(self) -> None:
-        """Finish the queued requests, then end the thread."""
+        """Predict the requests in the queue, then end the thread."""
         await asyncio.to_thread(self._thread.shutdown)
 
     async def submit(self, model: ServedModel, rows: Sequence[Row], spec: PredictionSpec) -> list[JsonObject]:
-        """Queue a request and return its answer, one dict per row, once its batch is predicted."""
+        """Add a request to the queue, wait for its prediction, and return one dict per row."""
         if len(self._queue) >= self._limits.max_queue:
             raise retry_later(f"The queue of {self._limits.max_queue:,} requests is full. Try again in a second.", 429)
         request = WaitingRequest(model, rows, spec, Future())
@@ -63,7 +66,7 @@ class Batcher:
         return await asyncio.wrap_future(request.answer)
 
     def _predict(self) -> None:
-        """Predict the next batch and set the answers of its requests. This runs in the thread of the batcher."""
+        """Predict the next batch and pass the answers to its requests. Runs in the thread of the batcher."""
         batch = self._take_batch()
         if not batch:
             return
@@ -83,7 +86,10 @@ class Batcher:
                 request.answer.set_result(answer)
 
     def _take_batch(self) -> list[WaitingRequest]:
-        """Take the requests at the head of the queue that use the same version of a model; drop cancelled requests."""
+        """Remove and return requests from the queue that use the same model as its first request.
+
+        The number of rows of a batch is limited. Cancelled requests are dropped.
+        """
         batch: list[WaitingRequest] = []
         others, rows = list[WaitingRequest](), 0
         for _ in range(len(self._queue)):

@@ -1,6 +1,6 @@
 """The columns of requests: the types of their cells, and their conversion to columns of a table.
 
-A request has rows, and a row has a cell for each column. A level is a value of a category.
+A request has rows, and a row has one cell per column. A level is a value of a categorical column.
 """
 
 import re
@@ -40,12 +40,14 @@ _MAX_OFFERED_LEVELS = 200
 
 @dataclass(frozen=True)
 class ServedColumn:
-    """A column of requests: the type of its cells, and what the training rows had in it.
+    """A column of requests: the type of its cells, and a summary of the training rows.
 
-    `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored". pydantic validates
-    cells by the type `annotation`, and `description` explains it in messages. `example` is a typical cell. In the
-    training rows, there were these `levels`, numbers in this `range` (only integers if `integers` is True), and dates
-    from the first to the second of `days`. `has_numbers` is True for a category of numbers, where 7 and 7.0 are equal.
+    - `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored".
+    - `annotation` is the type by which pydantic validates cells, and `description` describes it in error messages.
+    - `levels`, `range` and `days` summarise the training rows: the levels of a category, the smallest and largest
+      number, and the first and last date. `example` is a typical cell.
+    - `integers` is True if a column of numbers has only whole numbers.
+    - `has_numbers` is True if the levels of a category are numbers, so that 7 and 7.0 are the same level.
     """
 
     name: str
@@ -64,13 +66,13 @@ class ServedColumn:
         return self.kind != "ignored"
 
     def as_dict(self) -> JsonObject:
-        """Describe the column for the web page and for the description of the model, ready for JSON."""
+        """Return the description of the column that clients and the web page see, ready for JSON."""
         facts = {name: getattr(self, name) for name in ("levels", "range", "days", "integers")}
         about = {"name": self.name, "kind": self.kind, "typical": self.example}
         return about | {name: value for name, value in facts.items() if value}
 
     def to_series(self, cells: Sequence[object]) -> pl.Series:
-        """Convert validated cells to a polars column, like one that was read from a file."""
+        """Convert validated cells to a polars column, in the form that it would have if it were read from a file."""
         if self.kind in ("category", "group"):
             # Group names and numeric levels represent booleans as 1 and 0.
             format_name = canonical_number if self.kind == "group" or self.has_numbers else canonical_level
@@ -83,20 +85,23 @@ class ServedColumn:
 
 
 def list_columns(folder: ModelFolder) -> list[ServedColumn]:
-    """List the columns of requests to a model: those that it needs, and other columns of the fit, which it ignores."""
+    """List the columns that requests to a model may have.
+
+    These are the columns that the model needs, followed by other columns of its training table, which are ignored.
+    """
     roles, predictor = folder.roles, folder.model.predictor_
     levels = collect_levels(predictor.active_members.values())
     profile = predictor.calibration.profile
     profiles = {} if profile is None else dict(zip(profile.names, profile.columns, strict=True))
-    columns = [_serve_feature(column, levels, profiles) for column in roles.features]
-    columns += _serve_roles(roles, predictor)
+    columns = [_make_feature_column(column, levels, profiles) for column in roles.features]
+    columns += _list_role_columns(roles, predictor)
     names = {column.name for column in columns}
     unused = [column.name for column in roles.columns] + [roles.target, roles.weight, roles.censored]
     ignored = dict.fromkeys(name for name in unused if name is not None and name not in names)
     return columns + [ServedColumn(name, "ignored", Any, "anything (it is ignored)") for name in ignored]
 
 
-def _serve_feature(
+def _make_feature_column(
     column: TableColumn, levels: Mapping[str, tuple[str, ...]], profiles: Mapping[str, ColumnProfile]
 ) -> ServedColumn:
     name, about = column.name, JsonObject()
@@ -117,8 +122,8 @@ def _describe_levels(levels: Sequence[str]) -> JsonObject:
     return {"levels": tuple(levels[:_MAX_OFFERED_LEVELS]), "example": next(iter(levels), None)}
 
 
-def _serve_roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
-    """Return the columns with the exposure, the upper bound and the interval group of a row, if the model has them."""
+def _list_role_columns(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
+    """Return the columns of the exposure, the upper bound and the interval group, as far as the model has them."""
     columns, about = [], JsonObject()
     if roles.exposure is not None:
         kind = Annotated[float, Field(gt=0.0, le=_MAX_FLOAT, allow_inf_nan=False)]
@@ -142,10 +147,11 @@ def _serve_roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
 
 
 def make_row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
-    """Create the pydantic model of a row of requests to the served model `name`.
+    """Create the pydantic model of a row, for requests to the served model `name`.
 
-    Its fields are c0, c1, ..., whose aliases are the names of the columns. A column may be both a feature and the
-    exposure or the upper bound, which then define the type of its cells; for a group, the feature defines it.
+    Its fields are called c0, c1, ..., with the column names as aliases. If a column is both a feature and the exposure
+    or upper bound, the latter determines the type of its cells. If it is both a feature and the interval group, the
+    feature does.
     """
     by_name: dict[str, ServedColumn] = {}
     for column in columns:
@@ -160,7 +166,7 @@ def make_row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
 
 
 def _make_date_type(zone_name: str) -> Any:
-    """Return the pydantic type of dates and times. Times are converted to the time zone, unless it is "" (none)."""
+    """Return a pydantic type for dates and times, which are converted to the time zone `zone_name` unless it is ""."""
     zone = ZoneInfo(zone_name) if zone_name else None
 
     def read(cell: object) -> datetime | None:
@@ -181,9 +187,10 @@ def _make_date_type(zone_name: str) -> Any:
 
 
 def _describe_numbers(profile: ColumnProfile | None, integers: bool) -> JsonObject:
-    """Return the range and the example of a column of numbers, as keyword arguments of `ServedColumn`.
+    """Return the range and a typical value of a column of numbers, as keyword arguments of `ServedColumn`.
 
-    The example is the median of the training rows, or the training value nearest to it; without a `profile`, 1.
+    The typical value is the median of the training rows, or the nearest value that occurs in them. Without a `profile`
+    of the training rows, it is 1 and there is no range.
     """
     if profile is None or not len(profile.edges):
         return {"example": 1.0}
@@ -196,9 +203,9 @@ def _describe_numbers(profile: ColumnProfile | None, integers: bool) -> JsonObje
 
 
 def _describe_days(profile: ColumnProfile | None) -> JsonObject:
-    """Return the first and last day of the training rows and an example, as keyword arguments of `ServedColumn`.
+    """Return the first, the last and a typical day of a column of dates, as keyword arguments of `ServedColumn`.
 
-    Without a `profile`, there is only an example.
+    Without a `profile` of the training rows, there is only a fixed example.
     """
     if profile is None or not len(profile.edges):
         return {"example": "2024-12-31"}

@@ -1,4 +1,4 @@
-"""Middleware around the app: limits, metrics, logs, the token, and headers."""
+"""ASGI middleware around the app: limits, bearer token, metrics, logs and headers."""
 
 import asyncio
 import hmac
@@ -24,18 +24,18 @@ from ddpn.storage.contents import JsonObject
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of a server.
+    """The limits on requests to a server.
 
     Parameters
     ----------
     max_rows : int
-        The most rows of a request.
+        The largest number of rows in a request.
     max_bytes : int
-        The most bytes of a request's body.
+        The largest size of a request's body in bytes.
     max_queue : int
-        The most waiting requests. Further ones are refused with status 429.
+        The largest number of waiting requests. Further ones are refused with status 429.
     timeout : float
-        The most seconds from the arrival of a request to its answer. After that, it is answered with status 503.
+        The time in seconds within which a request must be answered; after that, the answer is an error of status 503.
     """
 
     max_rows: int = 1000
@@ -55,7 +55,7 @@ _ROWS_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """The Prometheus metrics of one server, in a registry of their own."""
+    """The Prometheus metrics of one server, in their own registry."""
 
     def __init__(self) -> None:
         self._registry = registry = client.CollectorRegistry()
@@ -81,10 +81,10 @@ class Metrics:
 
 
 class JsonLines(logging.Formatter):
-    """A formatter that writes log records as JSON: time, level, event and the fields of the record."""
+    """A log formatter that writes each record as one line of JSON, with its time, level, event and fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a record as one line."""
+        """Format a log record as one line of JSON."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: JsonObject = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
         line |= getattr(record, "fields", {})
@@ -97,7 +97,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure_logs(level: str) -> None:
-    """Send logs of the server and of uvicorn to standard error; leave out those below this level."""
+    """Write the logs of the server and of uvicorn, from this level on, to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.captureWarnings(True)
@@ -124,7 +124,10 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def read_token(variable: str | None, file: Path | None) -> str | None:
-    """Read the bearer token from a file or from an environment variable; return None if neither is given."""
+    """Read the bearer token from a file or, without a file, from the value of an environment variable.
+
+    Return None if both are None. A token that is too short or has spaces raises a `ConfigError`.
+    """
     if file is None and variable is None:
         return None
     try:
@@ -138,10 +141,10 @@ def read_token(variable: str | None, file: Path | None) -> str | None:
 
 
 class Middleware:
-    """An ASGI app that checks requests before it passes them to `app`, and measures and logs all answers.
+    """ASGI middleware that checks the token and the limits of requests to `app`, and measures and logs the answers.
 
-    It checks the bearer token (unless `token` is None) and the limits. For logs, `app` stores the name of the model and
-    the number of rows of a request in `scope["ddpn"]`.
+    If `token` is None, no token is needed. `app` stores the model name and the number of rows of a request in
+    `scope["ddpn"]`, for the log.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, limits: Limits, token: str | None = None) -> None:
@@ -149,7 +152,7 @@ class Middleware:
         self._expected = None if token is None else f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -184,7 +187,10 @@ class Middleware:
             _LOG.info("request", extra={"fields": {"request": request_id, **labels, **logged, **outcome}})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RequestError | None:
-        """Let the app answer a request; return None, or the error for the client if the app did not answer."""
+        """Pass a request to the app if it is valid.
+
+        Return None if the app has answered; otherwise return the error to send to the client.
+        """
         is_open = self._expected is None or scope["path"] in OPEN_PATHS
         if not is_open and not hmac.compare_digest(_read_header(scope, b"authorization"), self._expected or b""):
             message = "Send the header Authorization: Bearer TOKEN with the token of this server."
@@ -200,7 +206,10 @@ class Middleware:
         return None
 
     async def _read_body(self, scope: Scope, receive: Receive) -> Receive:
-        """Read the body of a request within the limits; return a callable from which the app receives it."""
+        """Read the body of a request, within the limits on size and time.
+
+        Return a `receive` callable from which the app gets the body.
+        """
         content_type = _read_header(scope, b"content-type")
         if content_type.partition(b";")[0].strip().lower() not in (b"", b"application/json"):
             raise RequestError("The body must be JSON: send the header Content-Type: application/json.", 415)
@@ -234,10 +243,10 @@ def _read_header(scope: Scope, name: bytes) -> bytes:
 
 
 def _find_route(scope: Scope, status: int) -> str:
-    """Return the path by which metrics count an answer, such as "/predict" or "/models/visits".
+    """Return the label by which metrics count an answer: the path of its route, such as "/predict".
 
-    Answers without a route are counted together as "unmatched" and those with status 401 as "unauthorized", so that
-    clients cannot fill the memory with metrics of invented paths.
+    All answers without a route share the label "unmatched", and those with status 401 the label "unauthorized".
+    Otherwise, clients could fill the memory with labels by requesting invented paths.
     """
     if status == 401:
         return "unauthorized"

@@ -1,4 +1,4 @@
-"""`ServedModel`: one version of a model folder, its answers to requests, and its description."""
+"""`ServedModel`: a loaded model that answers requests and describes itself to clients."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,9 +28,9 @@ _HIDDEN_MASS, _MAX_LISTED_COUNTS = 5e-5, 400
 
 
 class PredictorInputs(NamedTuple):
-    """The arguments of `Predictor.predict`: features, exposures, upper bounds and group labels of rows.
+    """The arguments of `Predictor.predict` for some rows: features, exposures, upper bounds and interval groups.
 
-    An argument that the model does not need is None.
+    Arguments that the model does not need are None.
     """
 
     X: Any
@@ -51,9 +51,9 @@ DEFAULT_SPEC = PredictionSpec(columns=DEFAULT_OUTPUTS)
 def answer_rows(
     predictor: Predictor, inputs: PredictorInputs, prediction: Prediction, spec: PredictionSpec
 ) -> list[JsonObject]:
-    """Convert the prediction of rows to answers, one dict per row, with the outputs that `spec` lists.
+    """Convert predictions to answers: one dict per row, with the outputs that `spec` lists.
 
-    `inputs` are the rows, from which the predictions of the members are computed if `spec` lists them.
+    `inputs` are the predicted rows, which are needed if `spec` lists the predictions of single members.
     """
     columns = prediction.to_columns(spec)
     if spec.pmf is not None:
@@ -63,17 +63,17 @@ def answer_rows(
     answer = {name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in columns.items()}
     with single_thread():
         if "distribution" in spec.columns:
-            answer["distribution"] = _list_masses(prediction.counts)
+            answer["distribution"] = _list_probabilities(prediction.counts)
         if "members" in spec.columns:
             answer["members"] = _predict_members(predictor, inputs)
     return [dict(zip(answer, row, strict=True)) for row in zip(*answer.values(), strict=True)]
 
 
-def _list_masses(counts: CountDistribution) -> list[JsonObject]:
-    """List the probabilities of the counts that contain nearly all mass, for each row.
+def _list_probabilities(counts: CountDistribution) -> list[JsonObject]:
+    """List, for each row, the probabilities of all counts but those with negligible mass at both ends.
 
-    A row becomes {"first": count, "step": step, "pmf": [...]}, with the probabilities of the counts first,
-    first + step, first + 2 step, ... The step is 1 unless there are more than 400 counts.
+    Each row is a dict {"first": count, "step": step, "pmf": [...]} with the probabilities of the counts first, first +
+    step, first + 2 step, ... The step is 1 unless there are more than 400 counts.
     """
     levels = torch.tensor([_HIDDEN_MASS, 1.0 - _HIDDEN_MASS], dtype=torch.float64)
     rows = []
@@ -86,12 +86,12 @@ def _list_masses(counts: CountDistribution) -> list[JsonObject]:
 
 
 def _predict_members(predictor: Predictor, inputs: PredictorInputs) -> list[list[JsonObject]]:
-    """Predict rows with each member of the mixture; return a list of weights and predictions for each row."""
+    """Predict rows with each member of the mixture; return, for each row, a list with one dict per member."""
     columns = []
     for name, member in predictor.active_members.items():
         prediction = predictor.predict(inputs.X, inputs.exposure, inputs.upper, member=name)
         facts = {"name": name, "label": format_member_label(name, member), "weight": predictor.weights[name]}
-        pairs = zip(prediction.mean.tolist(), _list_masses(prediction.counts), strict=True)
+        pairs = zip(prediction.mean.tolist(), _list_probabilities(prediction.counts), strict=True)
         columns.append([{**facts, "mean": mean, "distribution": masses} for mean, masses in pairs])
     return [list(row) for row in zip(*columns, strict=True)]
 
@@ -102,11 +102,12 @@ def _load(path: Path, columns: dict[str, str | None]) -> tuple[SavedModel, Model
 
 
 class ServedModel:
-    """One version of a model folder, loaded to predict the rows of requests.
+    """A loaded version of a model folder, which predicts the rows of requests.
 
-    The arguments `columns` name the columns `exposure` and `upper`, which a model saved in Python does not store. The
-    attribute `columns` lists the columns of requests, `Row` is the pydantic model of a row, `example` a typical row,
-    and `version` the first characters of the checksum of the model's files.
+    The keyword arguments name the columns `exposure` and `upper`, which a model saved in Python does not store.
+
+    Among the attributes, `columns` are the columns of requests, `Row` is the pydantic model of a row, and `example` is
+    a typical row. `version` is the beginning of the checksum of the model's files.
     """
 
     def __init__(self, name: str, path: Path, **columns: str | None) -> None:
@@ -123,7 +124,7 @@ class ServedModel:
         self.predict([([self.Row.model_validate(self.example)], DEFAULT_SPEC)])
 
     def parse_rows(self, rows: Sequence[Row]) -> PredictorInputs:
-        """Convert validated rows to the arguments of the predictor. Cells are read like the cells of a file."""
+        """Convert validated rows to the arguments of the predictor. Cells are interpreted like the cells of a file."""
         # Reversed, so that for a column that is both a feature and a role, the feature determines how cells are read.
         columns = {column.name: column for column in reversed(self.columns) if column.is_required}
         fields = {field.alias: name for name, field in self.Row.model_fields.items()}
@@ -137,9 +138,9 @@ class ServedModel:
         )
 
     def predict(self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]) -> list[list[JsonObject] | Exception]:
-        """Predict the rows of several requests together, which is faster than one after the other.
+        """Predict several requests, pairs of rows and a spec, at once, which is faster than one after the other.
 
-        Return an answer, one dict per row, or an error for each request.
+        Return, for each request, either a list with one dict per row, or an error.
         """
         try:
             return self._predict_together(requests)
@@ -152,7 +153,7 @@ class ServedModel:
     def _predict_together(
         self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]
     ) -> list[list[JsonObject] | Exception]:
-        """Predict the rows of all requests by one call of the predictor; an invalid row raises its error."""
+        """Predict all requests in one call of the predictor. An invalid row in any of them raises an error."""
         inputs = self.parse_rows([row for rows, _ in requests for row in rows])
         prediction = replace(self.predictor.predict(*inputs), days=self.folder.roles.dates.days)
         answers: list[list[JsonObject] | Exception] = []
@@ -174,7 +175,7 @@ _SPLIT_FACTS = ("how", "rows")
 
 
 def describe_model(served: ServedModel) -> JsonObject:
-    """Describe a model for clients, ready for JSON: columns, scores, calibration, and limits of its predictions."""
+    """Return the description of a model for clients, ready for JSON: columns, members, scores, limits and more."""
     saved, predictor, roles = served.about, served.predictor, served.folder.roles
     task = saved["task"]
     ood, profile = predictor.calibration.ood, predictor.calibration.profile
@@ -206,7 +207,7 @@ def describe_model(served: ServedModel) -> JsonObject:
 
 
 def _list_limits(served: ServedModel) -> list[str]:
-    """List sentences that tell clients for which rows the predictions are not reliable."""
+    """Return sentences that tell clients for which rows the predictions are not reliable."""
     limits = [
         "Predictions hold for rows like the training rows. Predictions of flagged rows may be wrong by any amount."
     ]

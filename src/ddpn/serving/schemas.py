@@ -1,6 +1,6 @@
-"""Requests and answers as pydantic models, and sentences about invalid requests.
+"""The pydantic models of requests and answers, and the error messages for invalid requests.
 
-FastAPI validates bodies and writes the OpenAPI document from these models.
+From these models, FastAPI validates requests and writes the OpenAPI document.
 """
 
 import json
@@ -29,7 +29,7 @@ MAX_QUANTILES, MAX_PMF_COUNT = 99, 1000
 
 
 class DescribedModel(BaseModel):
-    """A pydantic model whose fields have descriptions that complete the sentence "FIELD must be ..." in messages."""
+    """A pydantic model whose field descriptions complete the error message "FIELD must be ..."."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     #: A description of the object, and the noun for its fields, in messages.
@@ -38,19 +38,19 @@ class DescribedModel(BaseModel):
 
     @classmethod
     def describe_fields(cls) -> dict[str, str]:
-        """Return the description of each field, by its name in JSON."""
+        """Return the descriptions of all fields, by their names in JSON."""
         return {field.alias or name: field.description or "" for name, field in cls.model_fields.items()}
 
 
 class Row(DescribedModel):
-    """A row of a request. Each served model has a subclass (`ServedModel.Row`) with one field per column."""
+    """The base class of rows of requests. Each served model has a subclass with one field per column."""
 
     expectation: ClassVar[str] = "an object with a value per column"
     field_noun: ClassVar[str] = "column"
 
 
 def make_integer_type(low: int, high: int) -> Any:
-    """Return the pydantic type of integers from `low` to `high`. A float without a fraction, such as 3.0, is one."""
+    """Return a pydantic type for integers from `low` to `high`, which also accepts whole floats such as 3.0."""
 
     def read(value: object) -> object:
         return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -62,7 +62,7 @@ _Level = Annotated[float, Field(gt=0.0, lt=1.0)]
 
 
 class PredictOptions(DescribedModel):
-    """The options of a request to predict."""
+    """The options of a prediction request."""
 
     outputs: list[Literal[OUTPUTS]] | None = Field(  # type: ignore[valid-type]
         None,
@@ -86,7 +86,7 @@ class PredictOptions(DescribedModel):
 
     @property
     def spec(self) -> PredictionSpec:
-        """The outputs to predict."""
+        """The options as a `PredictionSpec`."""
         outputs = DEFAULT_OUTPUTS if self.outputs is None else tuple(dict.fromkeys(self.outputs))
         return PredictionSpec(
             columns=tuple("ood_reason" if name == "ood_reasons" else name for name in outputs),
@@ -98,13 +98,16 @@ class PredictOptions(DescribedModel):
 
 
 class PredictRequest(PredictOptions):
-    """A request to predict. Each served model has a subclass with the columns of its rows."""
+    """A prediction request: rows and options. Each served model has a subclass with the columns of its rows."""
 
     rows: Sequence[Row]
 
 
 def make_request_model(name: str, row: type[Row], max_rows: int) -> type[PredictRequest]:
-    """Create the model of requests to the served model `name`, with at most `max_rows` rows."""
+    """Create the pydantic model of prediction requests to the served model `name`.
+
+    `row` is the model of a row, and a request has at most `max_rows` rows.
+    """
     description = f"a list of 1 to {max_rows:,} rows, each an object with a value per column"
     limits = Field(min_length=1, max_length=max_rows, description=description)
     rows: Any = (list[row], limits)  # type: ignore[valid-type]
@@ -115,7 +118,7 @@ def make_request_model(name: str, row: type[Row], max_rows: int) -> type[Predict
 
 
 class PredictedRow(TypedDict, total=False):
-    """The outputs of a row. Requested quantiles are further keys, such as "q0.1"."""
+    """The predictions for a row. Requested quantiles are additional keys, such as "q0.1"."""
 
     mean: float
     median: int
@@ -135,7 +138,7 @@ class PredictedRow(TypedDict, total=False):
 
 
 class Predictions(TypedDict):
-    """The answer to a request to predict; `predictions` has the rows in the order of the request."""
+    """The answer to a prediction request; `predictions` are in the order of its rows."""
 
     model: str
     version: str
@@ -145,9 +148,9 @@ class Predictions(TypedDict):
 
 @dataclass
 class Problem:
-    """A problem of a request: a sentence and, if it concerns one row or cell, the row's position and the column.
+    """A problem of a request, described by a sentence.
 
-    `row` is the position in the `rows` of the request, from 0.
+    If it concerns a row or a cell, `row` is the position of the row in the request, from 0, and `column` is the column.
     """
 
     message: str
@@ -156,7 +159,7 @@ class Problem:
 
 
 class Problems(TypedDict):
-    """The answer to a refused request: a message and a list of problems."""
+    """The JSON answer to an invalid request: a message and a list of problems."""
 
     message: str
     problems: list[Problem]
@@ -189,9 +192,9 @@ _UNREADABLE = {
 
 
 class RequestError(InputError):
-    """An error for a request that cannot be answered, with the HTTP status and the headers of the answer.
+    """An error that is sent to the client, with an HTTP status and headers.
 
-    `problems` lists the problems of rows and columns, or is one sentence about the whole request.
+    `problems` is a list of problems of rows and columns, or one sentence about the whole request.
     """
 
     def __init__(
@@ -205,7 +208,7 @@ class RequestError(InputError):
         )
 
     def response(self) -> Response:
-        """Return the HTTP response with this error: JSON with a message, and every problem with its row and column."""
+        """Return the HTTP response: JSON with a message and the list of problems."""
         details = [{name: value for name, value in vars(p).items() if value is not None} for p in self.problems]
         # As ASCII, because names of columns can contain characters that UTF-8 cannot encode.
         content = json.dumps({"message": str(self), "problems": details})
@@ -213,14 +216,15 @@ class RequestError(InputError):
 
 
 def retry_later(message: str, status: int = 503) -> RequestError:
-    """Return an error that asks the client to repeat the request after a second."""
+    """Return an error that asks the client to send the request again after a second."""
     return RequestError(message, status, {"Retry-After": "1"})
 
 
 def to_request_error(error: Exception, body: type[DescribedModel] | None = None) -> RequestError:
-    """Convert an error to one for the client.
+    """Convert an exception to an error for the client.
 
-    It may come from FastAPI, from pydantic, which checks the request against its model `body`, or from a prediction.
+    The exception comes from FastAPI, from a prediction, or from pydantic, which validates a request by its model
+    `body`.
     """
     if isinstance(error, RequestError):
         return error
@@ -239,7 +243,7 @@ def to_request_error(error: Exception, body: type[DescribedModel] | None = None)
 
 
 def _list_problems(error: RequestValidationError, body: type[DescribedModel]) -> RequestError:
-    """Convert pydantic's errors about a body to one error for the client, with a problem per field or cell."""
+    """Convert pydantic's errors about a request to one error for the client, with one problem per field or cell."""
     cause = error.__cause__
     if isinstance(cause, json.JSONDecodeError):
         return RequestError(f"The body must be JSON: {cause.msg} at line {cause.lineno}, column {cause.colno}.")
@@ -251,11 +255,11 @@ def _list_problems(error: RequestValidationError, body: type[DescribedModel]) ->
     return RequestError(list(first.values()))
 
 
-def _describe_problem(kind: str, location: Sequence[int | str], got: object, body: type[DescribedModel]) -> Problem:
-    """Describe an error that pydantic reports about the body, a row, or a cell of a row.
+def _describe_problem(kind: str, location: Sequence[int | str], value: object, body: type[DescribedModel]) -> Problem:
+    """Describe one of pydantic's validation errors in a sentence.
 
-    `kind` is pydantic's name of the error, `location` the path to the value (such as "rows", 3, "age"), and `got` the
-    value.
+    `kind` is pydantic's name of the error, such as "missing". `location` is the path to the invalid `value`, such as
+    ("rows", 3, "age").
     """
     owner, subject = body, "The body"
     row: int | None = None
@@ -263,7 +267,7 @@ def _describe_problem(kind: str, location: Sequence[int | str], got: object, bod
         owner, row, location = get_args(body.model_fields["rows"].annotation)[0], int(location[1]), location[2:]
         subject = f"rows[{row}]"
     if not location:
-        return Problem(f"{subject} must be {owner.expectation}, got {format_value(got)}.", row)
+        return Problem(f"{subject} must be {owner.expectation}, got {format_value(value)}.", row)
     name, descriptions = str(location[0]), owner.describe_fields()
     if kind == "missing":
         remedy = " Send null if the value is missing." if "null" in descriptions[name] else ""
@@ -274,14 +278,13 @@ def _describe_problem(kind: str, location: Sequence[int | str], got: object, bod
         hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
         words = f"{subject} has an unknown {owner.field_noun} {name!r}. {hint}"
     else:
-        words = (
-            f"{name if row is None else f'{subject}[{name!r}]'} must be {descriptions[name]}, got {format_value(got)}."
-        )
+        cell = name if row is None else f"{subject}[{name!r}]"
+        words = f"{cell} must be {descriptions[name]}, got {format_value(value)}."
     return Problem(words, row, None if row is None else name)
 
 
 def format_value(value: object) -> str:
-    """Format a value from JSON for a message, such as "text 'blue'" or "null"; shorten long ones."""
+    """Format a JSON value for an error message, such as "text 'blue'" or "null"; long values are shortened."""
     if value is None:
         return "null"
     if isinstance(value, list):

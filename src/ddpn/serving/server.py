@@ -1,4 +1,4 @@
-"""Run the server: open its socket, handle signals, and stop after accepted requests."""
+"""Run the server: open its socket, handle signals, and finish accepted requests when it stops."""
 
 import signal
 import socket
@@ -17,9 +17,9 @@ from ddpn.serving.middleware import Limits, configure_logs
 
 
 def name_models(arguments: list[str]) -> dict[str, Path]:
-    """Return the model folders of command-line arguments by name.
+    """Parse command-line arguments such as "a/visits.model" or "old=b/visits.model"; return model folders by name.
 
-    The name is that in NAME=PATH or, for a path alone, the name of the folder without its extension.
+    Without "NAME=", the name is that of the folder, without its extension.
 
     >>> {name: str(path) for name, path in name_models(["a/visits.model", "old=b/visits.model"]).items()}
     {'visits': 'a/visits.model', 'old': 'b/visits.model'}
@@ -43,7 +43,7 @@ def name_models(arguments: list[str]) -> dict[str, Path]:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Open a socket that accepts connections. With port 0, the system chooses the port."""
+    """Open a socket that accepts connections. With port 0, the operating system chooses a free port."""
     if not 0 <= port <= 65_535:
         raise ConfigError(argument="port", must="be a number from 0 to 65535", got=str(port))
     try:
@@ -65,18 +65,18 @@ def serve(
     on_start: Callable[[str], object] = print,
     **columns: str | None,
 ) -> None:
-    """Serve models until SIGTERM or Ctrl-C, then finish accepted requests.
+    """Serve models until SIGTERM or Ctrl-C, and then finish accepted requests.
 
     Parameters
     ----------
     paths : mapping of str to path
         Model folders by name; the first is the default.
     host, port
-        The address to listen at. With port 0, the system chooses the port.
+        The address to listen on. With port 0, the operating system chooses a free port.
     limits : Limits, optional
-        Limits of requests. Default: `Limits()`.
+        Limits on requests. Default: `Limits()`.
     token : str, optional
-        A bearer token that requests must have.
+        The bearer token that requests must contain. Default: none is needed.
     reload_every : float
         Seconds between two checks for new versions of the folders. 0 means never.
     log_level : str
@@ -84,7 +84,8 @@ def serve(
     on_start : callable
         Called with the address as soon as connections are accepted.
     **columns
-        Names of the columns `exposure` and `upper`, for models saved in Python, which do not store them.
+        The names of the columns with the exposure (`exposure`) and the upper bound (`upper`) of each row. They are
+        needed for models saved in Python, which do not store them.
     """
     configure_logs(log_level)
     limits = limits or Limits()
