@@ -67,7 +67,7 @@ def test_empty_lists_differ_from_defaults(write_settings):
     ],
 )
 def test_a_plan_makes_the_regressor(model, mix_with):
-    regressor = FitConfig(target="y", seed=5, **model).make_regressor(verbose=True)
+    regressor = FitConfig(target="y", seed=5, **model).regressor(verbose=True)
     assert (regressor.random_state, regressor.verbose, regressor.mix_with) == (5, True, mix_with)
     assert {name: getattr(regressor, name) for name in model} == model
 

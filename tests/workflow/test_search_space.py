@@ -20,7 +20,7 @@ def test_defaults_are_tried_and_every_choice_is_a_valid_plan(name):
     default, tried = default_settings([name])[name], SETTINGS[name]
     assert tried[0] < default < tried[1] if name in RANGES else default in tried
     for value in tried:
-        apply_settings(PLAN, {name: value}).make_regressor().build_options()
+        apply_settings(PLAN, {name: value}).regressor().build_options()
 
 
 def test_limits_and_names_of_a_search_are_read():

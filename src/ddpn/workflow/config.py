@@ -388,11 +388,11 @@ class FitConfig(ModelConfig):
         is_mixture = isinstance(self.likelihood, tuple)
         is_plain = self.count_range.is_unrestricted and self.censored is None
         if names or is_mixture or not is_plain or self.device not in (None, "auto", "cpu"):
-            head = self.make_regressor().build_options()[0]
+            head = self.regressor().build_options()[0]
             if not is_plain:
                 head.check_bounds()
 
-    def make_regressor(self, **arguments: Any) -> "CountRegressor | DDPNRegressor":
+    def regressor(self, **arguments: Any) -> "CountRegressor | DDPNRegressor":
         """Make the unfitted estimator: a `DDPNRegressor` if the number of networks is set, else a `CountRegressor`.
 
         The `DDPNRegressor` has the network defaults of `CountRegressor`, and mixes the networks with a GLM unless the

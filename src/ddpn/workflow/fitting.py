@@ -113,7 +113,7 @@ def fit(
     schedule = Schedule(clock, step, runner or StepRunner())
     with _collect_warnings() as kept:
         if unfinished is None:
-            model = prepared.plan.make_regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
+            model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
             with progress_bar("Fitting", None, verbose):
                 fitted = fit_prepared(model, prepared, make_pipeline_options(prepared), schedule)
         else:

@@ -208,7 +208,9 @@ def _predict_job(shared: _SharedInputs, block: Block) -> dict[str, bytes]:
     shared.check(block)
     findings, frame = Findings(shared.folder.model.predictor_, shared.spec), shared.table.read_block(block)
     with shared.table.locate_errors(block):
-        predictions = predict_block(shared.folder, frame, shared.spec, findings, block.rows_before_in_file, findings.note)
+        predictions = predict_block(
+            shared.folder, frame, shared.spec, findings, block.rows_before_in_file, findings.note
+        )
     content, kind = io.BytesIO(), get_extension(shared.target, to_write=True)
     if kind in TEXT:
         predictions.write_csv(content, include_header=False, separator=TEXT[kind] or ",")

@@ -133,7 +133,7 @@ def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Cl
     plan = apply_settings(fold.plan, settings).replace(compare_with=())
     if plan.ensemble_size is not None:
         plan = plan.replace(n_networks=min(MAX_TRIAL_NETWORKS, plan.ensemble_size))
-    model = plan.make_regressor()
+    model = plan.regressor()
     with clock.limit(), warnings.catch_warnings():
         # Warnings of bad convergence are ignored, because the score shows whether the settings are good.
         warnings.simplefilter("ignore")
