@@ -336,7 +336,7 @@ class Predictor:
     # Held-out rows -----------------------------------------------------------------------------------------------
 
     def predict_held_out(self, rows: CountRows, seed: int = 0) -> HeldOutPredictions:
-        """Return lazy predictions, by all members and the mixture, of rows that no member was fitted to.
+        """Return predictions of rows that no member was fitted to, by all members and the mixture, computed on demand.
 
         Parameters
         ----------
@@ -348,7 +348,7 @@ class Predictor:
         return self.mix_held_out(MemberPredictions.from_rows(rows, seed, self.parse(rows.X)))
 
     def predict_folds(self, folds: Folds, seed: int = 0) -> HeldOutPredictions:
-        """Return lazy predictions, by all members and the mixture, of the rows that a fit held out.
+        """Return predictions of the rows that a fit held out, by all members and the mixture, computed on demand.
 
         If the members are cross-fitted, each fold is predicted by the copies that were fitted without it.
 
@@ -362,7 +362,7 @@ class Predictor:
         return self.mix_held_out(MemberPredictions.from_folds(folds, seed))
 
     def mix_held_out(self, predictions: MemberPredictions) -> HeldOutPredictions:
-        """Combine the members' predictions of held-out rows into lazy predictions of the mixture.
+        """Combine the members' predictions of held-out rows into predictions of the mixture, computed on demand.
 
         If the members are cross-fitted, each fold is mixed with the weights that were chosen on the other folds.
 
@@ -398,7 +398,7 @@ class Predictor:
             yield Prediction(calibrated, calibration, member, kind, groups=block.interval_groups), block
 
     def for_fold(self, number: int, calibration: Calibration) -> Predictor:
-        """Return a predictor for the rows of one fold, made of the copies that were fitted without this fold.
+        """Return a predictor for the rows of one fold, whose members are the copies that were fitted without this fold.
 
         Its weights are those that were chosen without the fold.
 
@@ -427,7 +427,7 @@ class Predictor:
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, bytes], JsonObject]:
-        """Return the files of the predictor by name, and its entries in the manifest."""
+        """Return the files of the predictor by name, and its entries in the manifest (model.json)."""
         files: dict[str, bytes] = {}
         about: JsonObject = {}
         for name, member in self.members.items():

@@ -325,7 +325,7 @@ class Prediction:
 
     @property
     def ood_pvalue(self) -> np.ndarray:
-        """The out-of-distribution p-value of every row: the share of ordinary rows that are at least as unusual."""
+        """The out-of-distribution p-value of every row: the share of calibration rows that are at least as unusual."""
         if self.ood_scores is None:
             return self.calibration.ood_pvalue(self._require_table())
         return self.calibration.require_ood().pvalue(self.ood_scores)

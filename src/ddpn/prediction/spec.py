@@ -48,7 +48,7 @@ class PredictionSpec:
     prob_above_200, ...
         Probabilities of larger counts than each number of `prob_above`.
     ood_pvalue
-        The share of ordinary rows that are at least as unusual. Present only if the model has calibrated
+        The share of calibration rows that are at least as unusual. Present only if the model has calibrated
         out-of-distribution scores.
     ood, ood_reason
         Present only on request: True if `ood_pvalue` is at most `ood`, and the reasons as text (missing for rows that

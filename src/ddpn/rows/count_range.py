@@ -124,7 +124,7 @@ class CountRange:
             raise InputError(argument="y", must=must, got="censored counts only")
 
     def arguments(self, sample: CountRows) -> dict[str, np.ndarray | None]:
-        """Return the arguments `exposure`, `upper` and `censored` with which an estimator would be given these rows."""
+        """Convert rows back to the arguments `exposure`, `upper` and `censored` of an estimator."""
         flags = None
         if sample.limit is not None and (self.censored_above is None or (sample.limit < self.censored_above).any()):
             flags = sample.y >= sample.limit

@@ -147,7 +147,7 @@ class CountRows(Generic[Inputs, Vector]):
         return len(self.y)
 
     def rows(self, index: RowIndex) -> "CountRows[Inputs, Vector]":
-        """Return the selected rows.
+        """Return only the selected rows.
 
         Parameters
         ----------

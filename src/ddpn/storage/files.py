@@ -46,8 +46,8 @@ def check_writable(path: Path) -> None:
 def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path`; the file written there replaces `path` only if the block succeeds.
 
-    Temporary files that killed processes left beside `path` are removed, unless `tidy` is False. Finding them takes a
-    listing of the whole folder.
+    Temporary files that killed processes left beside `path` are removed, unless `tidy` is False. To find them, the
+    whole folder is listed.
     """
     path = resolve_links(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -33,8 +33,9 @@ FolderVersion: TypeAlias = tuple[int, int, int]
 def wrap_load_errors(load: Callable[Arguments, Content]) -> Callable[Arguments, Content]:
     """Decorate a function that loads a model: errors about damaged content become `InputError`s that name the model.
 
-    A MemoryError counts as well, because a forged size can cause it. Hashes protect only against accidents: a manifest
-    with correct hashes can contain any values, so a loader can fail in any way. Users must not see a traceback then.
+    A MemoryError is such an error, because a forged size can cause it. Hashes protect only against accidents: a
+    manifest with correct hashes can contain any values, so a loader can fail in any way. Users must not see a traceback
+    then.
     """
 
     @wraps(load)

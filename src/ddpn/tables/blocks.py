@@ -80,7 +80,7 @@ class TableFile(ABC):
 
     @abstractmethod
     def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
-        """Read the rows of a block, with at least these columns."""
+        """Read the rows of a block. The frame has at least these columns."""
 
     def identity(self) -> list[object]:
         """Return the path, size and modification time of the file, which show whether it was changed."""
@@ -218,8 +218,8 @@ def _read_record(file: BinaryIO, source: str, quotes_before: int) -> bytes:
 def merge_types(earlier: ColumnTypes, block_types: ColumnTypes, columns_with_values: set[str]) -> ColumnTypes:
     """Merge the column types of a block into those of earlier blocks.
 
-    Only columns in `columns_with_values` have a type in this block. Different numeric types become float, and other
-    different types become text.
+    The types of columns that are not in `columns_with_values` are ignored, because the block has no values of them.
+    Different numeric types become float, and other different types become text.
     """
     merged = dict(earlier)
     for name, dtype in block_types.items():

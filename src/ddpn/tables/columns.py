@@ -18,7 +18,7 @@ MAX_ROWS_CELL_BY_CELL = 8
 
 
 class Kind(StrEnum):
-    """What a column holds.
+    """The kind of values that a column holds.
 
     In a category of numbers, 1, 1.0 and "01" are the same level. In a category of booleans, "yes" and true are the same
     level. Only raw tables have dates; in a `ColumnTable` they are replaced by numbers such as the month.
@@ -151,7 +151,7 @@ class Column(NamedTuple):
         return numbers.cast(pl.Boolean) if self.kind == Kind.BOOLEAN else numbers
 
     def rows(self, index: RowIndex) -> "Column":
-        """Return the column of some of the rows.
+        """Return the column with only the selected rows.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class ColumnTable:
         return [column.kind for column in self.columns]
 
     def column(self, name: str) -> Column:
-        """Return the column with a name.
+        """Return the column with this name.
 
         Parameters
         ----------
@@ -223,7 +223,7 @@ class ColumnTable:
         return self.columns[self.names.index(name)]
 
     def rows(self, index: RowIndex) -> "ColumnTable":
-        """Return the table of some of the rows.
+        """Return the table with only the selected rows.
 
         Parameters
         ----------

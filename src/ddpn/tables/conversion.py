@@ -203,7 +203,7 @@ def to_times(
 
 @cache
 def name_missing_levels(missing: tuple[str, ...]) -> frozenset[str]:
-    """Return the words for missing values, spelled as names of levels."""
+    """Return the words for missing values in the spelling of level names, such as "-9" for "-9.0"."""
     return frozenset(word.strip() for word in missing) | frozenset(map(canonical_number, missing))
 
 
@@ -232,8 +232,8 @@ def _name_levels(
 ) -> tuple[pl.Series, dict[object, str | None], pl.Series]:
     """Find the level of each distinct cell of a categorical column.
 
-    Return the cells, a dict from each distinct cell to the name of its level (None if missing), and the unreadable
-    cells. Errors call the column `label`.
+    Return the cells as a series, a dict from each distinct cell to the name of its level (None if missing), and the
+    unreadable cells. Errors call the column `label`.
     """
     unreadable = pl.Series([], dtype=pl.String)
     if not (is_text(series) or series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):

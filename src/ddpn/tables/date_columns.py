@@ -40,7 +40,7 @@ class DateColumns:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """The name of the date column that each derived column is a part of, by the name of the derived column."""
+        """A dict from the name of each derived column to the name of the date column that it is computed from."""
         return {name: column.name for column in self.columns for name in column.inputs}
 
     @property

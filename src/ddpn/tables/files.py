@@ -33,9 +33,9 @@ _IN_FOLDERS = (".parquet", ".pq", *TEXT)
 
 
 def check_layout(layout: Layout, name: str, extension: str) -> None:
-    """Raise an `InputError` if the layout names a sheet or skips rows, but files of this type have no sheets or header.
+    """Raise an `InputError` if files with this extension cannot have the layout; `name` is the name of the file.
 
-    `name` is the name of the file in messages.
+    Only workbooks have sheets, and only workbooks and text files have rows above the header.
     """
     if layout.sheet is not None and extension not in EXCEL:
         raise InputError(f"{name} is no workbook with sheets. Leave out `sheet`.")

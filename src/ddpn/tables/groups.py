@@ -19,11 +19,12 @@ from ddpn.tables.row_hashes import hash_cells, hash_rows
 def label_groups(
     frame: pl.DataFrame, columns: Sequence[str], missing: Sequence[str], X: pl.DataFrame | None, join_near: bool = True
 ) -> np.ndarray | None:
-    """Label rows so that rows with equal values of the group columns share a label; None without these columns.
+    """Label rows so that rows with equal values of the group columns share a label.
 
     Labels are hashes of the values, so they agree between tables. `missing` are the words for missing values. A row
     with a missing value is a group of its own. If `columns` is the word "equal-inputs", rows with equal model inputs
-    `X` share a label. With `join_near`, rows whose numbers are nearly equal share a label as well.
+    `X` share a label. With `join_near`, rows whose numbers are nearly equal share a label as well. Return None if there
+    are no group columns, or if the table lacks one.
     """
     if X is not None and is_grouped_by_inputs(columns, frame.columns):
         return label_equal_rows(X, join_near)
@@ -52,8 +53,8 @@ def label_equal_rows(X: pl.DataFrame, join_near: bool = True) -> np.ndarray:
 def _join_near_rows(X: pl.DataFrame, labels: np.ndarray) -> np.ndarray:
     """Give one label to rows whose continuous numbers are nearly equal and whose other cells are equal.
 
-    Nearly equal means far closer than chance explains. If no rows are, labels stay unchanged. Otherwise rows that are
-    joined get the smallest of their labels.
+    Nearly equal means far closer than chance explains. The common label is the smallest of the rows' labels. If no rows
+    are nearly equal, labels stay unchanged.
     """
     names = find_continuous_columns(X)
     clumps = find_clumps(scale_points(X, names)) if names else None

@@ -48,7 +48,10 @@ def read_table(X: TableLike, estimator: type[BaseEstimator] = BaseEstimator) -> 
 
 
 class Model(BaseEstimator):
-    """A placeholder estimator, by which scikit-learn checks new tables. Its messages contain the name of the class."""
+    """A placeholder estimator, with which scikit-learn's `validate_data` checks new tables.
+
+    The name of the class appears in scikit-learn's messages.
+    """
 
 
 def read_later_table(X: TableLike, names: Sequence[str], is_named: bool) -> ColumnTable:
@@ -239,7 +242,10 @@ def _read_series(name: str, series: nw.Series[IntoSeries]) -> Column:
 
 
 def _read_text(name: str, series: nw.Series[IntoSeries]) -> Column:
-    """Convert a text series to a categorical column, by methods of its own library, which are fast."""
+    """Convert a text series to a categorical column.
+
+    This uses methods of the data frame library, because a loop in Python over a million rows is slow.
+    """
     present = series.drop_nulls()
     levels = present.unique(maintain_order=True).to_list()
     codes = np.full(len(series), -1)
@@ -251,10 +257,7 @@ def _read_text(name: str, series: nw.Series[IntoSeries]) -> Column:
 
 
 def name_levels(levels: Iterable[object], name_level: Callable[[object], str]) -> tuple[np.ndarray, Levels]:
-    """Give names to values; return the position of each value's name among the distinct names, and these names.
-
-    `name_level` returns the name of a value.
-    """
+    """Name each value by `name_level`; return the positions of these names among the distinct names, and the latter."""
     index: dict[str, int] = {}
     positions = [index.setdefault(name_level(level), len(index)) for level in levels]
     return np.array(positions, dtype=np.int64), Levels(index)

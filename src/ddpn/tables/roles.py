@@ -60,7 +60,7 @@ class Roles:
 
     @property
     def as_text(self) -> list[str]:
-        """Columns to read as text, because 007 is not 7 in a category, and 1.234 may be 1234 among integers."""
+        """The features to read as text, because 007 is not 7 in a category, and 1.234 may be 1234 among integers."""
         return [column.name for column in self.features if column.kind.is_category or column.number.integers]
 
     @property
@@ -179,7 +179,7 @@ class Roles:
     def find_rows_with_target(self, frame: pl.DataFrame, rows_before: int = 0) -> np.ndarray:
         """Return a mask of the rows that have a target.
 
-        Errors count rows from `rows_before`, the number of rows before the table in its file.
+        `rows_before` is the number of rows before this table in its file, for row numbers in errors.
         """
         name = check_column(str(self.target), frame.columns, "target", InputError)
         return ~np.isnan(self._read_numbers(frame, name, "target", rows_before + np.arange(1, frame.height + 1)))
@@ -198,14 +198,14 @@ class Roles:
     def read_exposure(self, frame: pl.DataFrame, rows_before: int = 0) -> np.ndarray | None:
         """Return the exposure of each row, or None if the model has no exposure.
 
-        Errors count rows from `rows_before`, the number of rows before the table in its file.
+        `rows_before` is the number of rows before this table in its file, for row numbers in errors.
         """
         return self._read_vector(frame, "exposure", rows_before + np.arange(1, frame.height + 1))
 
     def read_upper(self, frame: pl.DataFrame, rows_before: int = 0) -> np.ndarray | None:
         """Return the upper bound of each row, or None if the model has none.
 
-        Errors count rows from `rows_before`, the number of rows before the table in its file.
+        `rows_before` is the number of rows before this table in its file, for row numbers in errors.
         """
         return self._read_vector(frame, "upper", rows_before + np.arange(1, frame.height + 1))
 
@@ -245,9 +245,9 @@ class Roles:
         )
 
     def _read_numbers(self, frame: pl.DataFrame, name: str, role: str, labels: np.ndarray) -> np.ndarray:
-        """Return the column `name` as float64, with NaN for missing values; raise an `InputError` for other text.
+        """Return the column `name` as float64, with NaN for missing values.
 
-        Errors mention the column's `role` and list rows by `labels`.
+        Cells that are not numbers raise an `InputError`, which mentions the column's `role` and lists rows by `labels`.
         """
         series, argument = frame[name], Argument(role, name)
         if series.dtype.is_float():

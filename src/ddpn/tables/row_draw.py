@@ -167,7 +167,7 @@ def format_drawn_rows(rows: int, total: int, noun: str = "row") -> str:
 
 
 def draw_to_json(rows: int, total: int) -> JsonObject:
-    """Return the number of drawn rows, the number of all rows and the seed as JSON.
+    """Return the number of drawn rows, the number of all rows and the seed as a dict for JSON.
 
     The seed is None if all rows are used.
 

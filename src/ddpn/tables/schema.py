@@ -48,7 +48,7 @@ class Schema:
         return cls(tuple(table.names), tuple(table.kinds), table.is_named)
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Convert a new table, with its columns in the order of fit and of the kinds that they had in fit.
+        """Convert a new table: reorder its columns as in fit, and convert each to the kind it had in fit.
 
         If a conversion would be a guess, an `InputError` names the column and the rows.
 

@@ -55,7 +55,7 @@ def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
 def shuffle_chunks(
     table: Table, columns: Sequence[str], row_filter: RowFilter, rows: int, seed: int
 ) -> Iterator[pl.DataFrame]:
-    """Yield frames of exactly `rows` rows in random order, pass after pass without end.
+    """Yield frames of exactly `rows` rows in random order, pass after pass over the table, without end.
 
     `row_filter` takes rows and their numbers in the table, and returns a mask of the rows to use. Blocks are read in
     random order, and their rows are shuffled in a buffer. Rows left over at the end of a pass begin the next frame. The

@@ -134,7 +134,10 @@ class Table:
         roles.parse(self.read_block(self.list_blocks()[0]), report=lambda sentence: None)
 
     def check_rows(self, roles: Roles, block: Block) -> None:
-        """Raise an `InputError` if some row of a block is damaged, or has an invalid exposure or upper bound."""
+        """Raise an `InputError` if some row of a block is damaged, or has an invalid exposure or upper bound.
+
+        `roles` says which columns have these roles.
+        """
         if self._files[block.file].is_scanned and roles.exposure is None and roles.upper is None:
             return
         with self.locate_errors(block):

@@ -123,7 +123,7 @@ def _name_columns(cells: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def drop_empty_rows(frame: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Drop rows without any value and warn about them, unless they are at the end of the table.
+    """Drop rows without any value. Warn about them unless all of them are at the end of the table.
 
     In a table of one column, an empty row is kept as a missing value. `name` is the name of the file in the warning.
     """

@@ -52,7 +52,7 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def choose_levels(series: pl.Series, n_columns: int) -> np.ndarray:
-    """Choose distinct values of a column to test for target means; return a mask of all rows with these values.
+    """Choose values of a column in which target encoding is searched; return a mask of the rows with these values.
 
     All values are chosen if the table has few rows. The limit depends on `n_columns`, the number of its columns.
     """
@@ -67,8 +67,8 @@ def choose_levels(series: pl.Series, n_columns: int) -> np.ndarray:
 def find_rolling_means(X: pl.DataFrame, y: np.ndarray) -> list[str]:
     """Find columns of a polars frame that are weighted sums of the target over neighbouring rows.
 
-    Sums are reported only if they include the row itself or later rows; sums of earlier counts are known in time for a
-    prediction. Rows are in the order of the table.
+    Sums are reported only if they include the row itself or later rows. Sums of earlier counts alone are legitimate
+    features, because these counts are known in time for a prediction. Rows are in the order of the table.
     """
     rows = min(len(y), _MAX_ROLLING_ROWS)
     if rows < _MIN_ROLLING_ROWS or not np.ptp(y[:rows]):
@@ -109,7 +109,11 @@ def _find_weights(column: np.ndarray, windows: np.ndarray, inverse: np.ndarray) 
 
 
 def _include_this_row(weights: np.ndarray | None) -> bool:
-    """Return True if at least two weights are large, one of them that of the row itself or of a later row."""
+    """Return True if at least two weights are large, one of them that of the row itself or of a later row.
+
+    `weights` are the weights of the counts in a window around the row, or None if the column is no weighted sum of
+    them.
+    """
     if weights is None:
         return False
     # A single weight means a copy of the count, or of the count of an earlier or later row.

@@ -131,8 +131,9 @@ class _ColumnLabels:
     def choose(self, columns: tuple[str, ...], hashes: np.ndarray, min_groups: int) -> Candidate | None:
         """Return the groups of rows with equal `hashes` as a candidate, with a sample of the rows if there are many.
 
-        The sample has whole groups or, if groups are large, many rows of each. Return None if there are fewer than
-        `min_groups` groups, too few rows per group, or one very large group.
+        `hashes` has a hash of each row's cells in `columns`. The sample has whole groups or, if groups are large, many
+        rows of each. Return None if there are fewer than `min_groups` groups, too few rows per group, or one very large
+        group.
         """
         rows, sampled_hashes = len(hashes), hashes[self.sampled_rows]
         largest = int(encode_groups(len(sampled_hashes), sampled_hashes)[1].max())
@@ -300,7 +301,7 @@ def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 class Comparison:
-    """Compares two cross-validations of a quick model: one with random folds, and one that keeps groups together.
+    """Two cross-validations of a quick model to compare: with random folds, and with folds that keep groups together.
 
     Parameters
     ----------

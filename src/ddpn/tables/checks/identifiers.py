@@ -36,8 +36,8 @@ def _describe_row_numbers(numbers: np.ndarray, name: str) -> str:
     """Return a phrase if the distinct integers of the column `name` look like row numbers, else "".
 
     Row numbers are consecutive, in any order, or increase with gaps, as if rows had been dropped. With gaps, they must
-    start near 0, be nearly linear in position and have at least 1/4 of the steps of 1 that dropping rows at random
-    would leave; columns whose names suggest time are never taken as row numbers with gaps.
+    start near 0, be nearly linear in position, and increase by exactly 1 at least a quarter as often as if rows had
+    been dropped at random. Columns whose names suggest time are never taken as row numbers with gaps.
     """
     rows = len(numbers)
     if rows >= _MIN_ID_ROWS and np.ptp(numbers) == rows - 1:

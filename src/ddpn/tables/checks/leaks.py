@@ -135,13 +135,14 @@ class _Target(NamedTuple):
 
 
 def _describe_near_copy(series: pl.Series, targets: Sequence[_Target]) -> str:
-    """Describe how a column predicts a target nearly without error; return "" if it does not.
+    """Describe how a column predicts a target nearly without error, or how its values stand for ranges of counts.
 
-    The sentence is for a question to the user, and has the placeholder {column} for the name of the column.
+    Return "" if neither is the case. The sentence is for a question to the user, and has the placeholder {column} for
+    the name of the column.
     """
     values = _fill_missing(series)
     for target in targets:
-        share, noise = _measure_unexplained(values, target, series.dtype.is_numeric())
+        share, noise = _measure_explained(values, target, series.dtype.is_numeric())
         if share > _MIN_R2 and noise < _MAX_LEAK_NOISE:
             how = f"predicts {target.name} nearly without error (R² {share:.2f} by its values alone)"
             return f"Column {{column}} {how}."
@@ -177,15 +178,17 @@ def _fill_missing(series: pl.Series) -> np.ndarray:
     return np.where(np.isnan(values), low - (high - low) - 1.0, values)
 
 
-def _measure_unexplained(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[float, float]:
+def _measure_explained(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[float, float]:
     """Return the share of the target's variance that a column explains, and the noise that it leaves.
 
-    The noise is relative to that of Poisson counts. Each count is compared with the counts of the rows nearest in the
-    column, or of the same level. For numbers the difference is that of Gasser, Sroka and Jennen-Steinmetz (1986,
-    Biometrika 73): from the line through the neighbours on both sides. No function is fitted, so the share is not too
-    optimistic. The share is the larger of two, computed from counts and from ranks, as a few large counts may dominate
-    the variance. If u = 1 / exposure, a Poisson rate (a count of mean m times u) has the variance m u^2: its mean times
-    u.
+    `codes` has the values of the column as numbers. Each count is compared with the counts of the rows that have the
+    nearest values or, if the column is not numeric, the same level. For numbers, the difference is taken from the line
+    through the neighbours on both sides (Gasser, Sroka and Jennen-Steinmetz, 1986, Biometrika 73). No function is
+    fitted, so the share is not too optimistic. It is the larger of two shares, computed from counts and from ranks,
+    because a few large counts may dominate the variance.
+
+    The noise is the remaining variance, relative to that of Poisson counts. With u = 1 / exposure, a Poisson rate (u
+    times a count of mean m) has the variance m u^2, which is its mean times u.
     """
     order = np.argsort(codes, kind="stable")
     x, counts, unit, ranks = codes[order], target.values[order], target.unit[order], target.ranks[order]

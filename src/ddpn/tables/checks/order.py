@@ -43,7 +43,7 @@ def find_trend(sample: CountRows, times: pl.Series) -> float:
 
 
 def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
-    """Return the rows in the given order, evenly thinned if there are more than a quick model is fitted to."""
+    """Return the rows in the given order, without some at equal distances if there are too many for a quick model."""
     max_rows = count_quick_model_rows(sample.X.width)
     if len(order) > max_rows:
         order = order[np.linspace(0, len(order) - 1, max_rows).astype(np.int64)]

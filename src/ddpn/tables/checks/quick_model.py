@@ -69,7 +69,7 @@ class QuickModel:
         return self.predict_means(self.random_pairs)
 
     def predict_grouped_means(self, labels: np.ndarray) -> np.ndarray:
-        """Predict the mean of each row by a model fitted to rows with other labels."""
+        """Predict the mean of each row by cross-validation in which rows with equal labels share a fold."""
         return self.predict_means(split_folds(len(self.sample), _FOLDS, self.seed, labels))
 
     def predict_means(self, pairs: Pairs) -> np.ndarray:

@@ -109,7 +109,7 @@ def describe_missingness_leak(series: pl.Series, y: np.ndarray) -> str:
 
 
 def _isolates_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:
-    """Return True if a flag is set in all rows with a count above 0 and in no others, or the other way round.
+    """Return True if the flag `is_set` is True just in the rows with a count above 0, or just in all other rows.
 
     Return False if all zeros are in rows with one value of the flag, but together with other counts. Return None if
     rows with both values have zeros, or if there are too few rows to exclude chance.

@@ -27,7 +27,7 @@ _ROUNDING = 1e-12
 
 
 class Targets(NamedTuple):
-    """The count per exposure (`rate`), weight times exposure (`volume`), and the weight of each row."""
+    """The count per exposure (`rate`), the weight times the exposure (`volume`), and the weight of each row."""
 
     rate: np.ndarray
     volume: np.ndarray

@@ -96,11 +96,11 @@ class ColumnPlan:
 def _index_inputs(
     widths: Sequence[tuple[int, ...]], targets: list[np.ndarray], part: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return where one kind of derived inputs is read from and written to: two arrays of positions.
+    """Return the positions from which one kind of derived inputs is computed, and those to which it is written.
 
-    The first has positions among the columns of numbers, and the second has positions among all inputs. `part` chooses
-    the kind of inputs: missing indicators, bins, steps or codes. `widths` has the number of inputs of each kind for
-    each column, and `targets` their first positions.
+    The former are positions among the columns of numbers, the latter among all inputs. `part` is the kind of inputs: 0
+    for missing indicators, 1 for bins, 2 for steps and 3 for one-hot codes. For each column, `widths` has the number of
+    inputs of each kind, and `targets` their first positions.
     """
     source = np.repeat(np.arange(len(widths)), [width[part] for width in widths])
     ranges = [np.arange(at[part], at[part] + width[part]) for at, width in zip(targets, widths, strict=True)]

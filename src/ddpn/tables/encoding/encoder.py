@@ -58,16 +58,17 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     numeric : {"standard", "piecewise", "steps"}
-        Further inputs of columns with more than two values. "standard" has none, "piecewise" has piecewise-linear bins
-        between weighted quantiles, and "steps" has indicators 1[x > t] at the best cuts of boosted trees fitted to y.
+        The inputs to add for columns of numbers with more than two values. "standard" adds none, "piecewise" adds
+        piecewise-linear bins between weighted quantiles, and "steps" adds indicators 1[x > t], whose thresholds t are
+        the best cuts of boosted trees fitted to y.
         With bins or indicators, integer columns with at most 32 values also get a one-hot code, and tables of more than
         about 400 columns get fewer bins.
     bins : int, optional
         Bins or indicators per column. Default: 24 for "piecewise", 12 for "steps".
     categorical : {"one-hot", "auto", "effects"}
-        Further inputs of text. "one-hot" has none, "auto" has level effects of columns with more than 50 levels, and
-        "effects" has level effects of columns with more than two levels. Columns whose levels differ by chance alone
-        have no level effects.
+        The inputs to add for text. "one-hot" adds none, "auto" adds level effects for columns with more than 50 levels,
+        and "effects" adds them for columns with more than two levels. Columns whose levels differ by chance alone get
+        no level effects.
 
     Examples
     --------
@@ -344,8 +345,8 @@ def _encode_for_trees(
 ) -> np.ndarray:
     """Encode columns as uint8 for trees that search for the best thresholds.
 
-    A number becomes the index of its interval between `thresholds`, which are given by the position of the column. A
-    level becomes its rank by frequency, and a boolean stays 0 or 1.
+    `thresholds` maps the position of a column of numbers to its possible thresholds. A number becomes the index of its
+    interval between these, a level becomes its rank by frequency, and a boolean stays 0 or 1.
     """
     codes = np.empty(table.shape, dtype=np.uint8)
     for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):

@@ -95,9 +95,9 @@ def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
 
 
 def center_and_scale(column: Distinct) -> tuple[float, float]:
-    """Return the weighted mean and standard deviation; if all values are equal, the latter is inf.
+    """Return the weighted mean and standard deviation of a column.
 
-    Then scaled values are 0.
+    If all values are equal, the standard deviation is inf, so that standardised values are 0.
 
     Deviations are taken from a value of the column, so that a large offset does not cost digits. They are halved, so
     that they do not overflow if values of both signs are near the largest float, and divided by their maximum before
@@ -118,7 +118,9 @@ def center_and_scale(column: Distinct) -> tuple[float, float]:
 
 
 def find_midpoints(values: np.ndarray) -> np.ndarray:
-    """Return a threshold t, a <= t < b, for any two neighbours a < b in sorted values: `x > t` separates them.
+    """Return a threshold between any two neighbouring values, which must be sorted.
+
+    For neighbours a < b, it is a number t with a <= t < b, so that `x > t` separates them.
 
     >>> find_midpoints(np.array([0.0, 1.0, 4.0]))
     array([0.5, 2.5])

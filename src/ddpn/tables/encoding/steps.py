@@ -39,9 +39,10 @@ def list_thresholds(column: Distinct, max_thresholds: int = MAX_THRESHOLDS) -> n
 
 
 def find_best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, n_cuts: int) -> list[np.ndarray]:
-    """Return the `n_cuts` best cuts of each column of `codes` (uint8), ascending, by their total gain in boosted trees.
+    """Return the cuts of each column of `codes` that have the largest total gain in boosted trees fitted to y.
 
-    Cut c separates the codes above c from the others.
+    Cut c separates the codes above c from the others; codes are uint8. Each column has at most `n_cuts` cuts, in
+    ascending order.
     """
     codes, y, weights = merge_equal_tree_rows(codes, y, weights)
     gains = np.zeros((codes.shape[1], 256))
