@@ -1,4 +1,4 @@
-"""Statistics of weighted rows: means and standard errors, intervals of shares, adjusted p-values, Poisson deviance."""
+"""Statistics of weighted rows: means, quantiles, confidence intervals, adjusted p-values and Poisson deviance."""
 
 import math
 from collections.abc import Sequence
@@ -13,17 +13,23 @@ TAIL = 0.025
 
 
 def effective_rows(weight: np.ndarray) -> float:
-    """Return Kish's effective size of a weighted sample, (sum w)^2 / sum w^2."""
+    """Return the effective number of rows of a weighted sample by Kish's formula, (sum w)^2 / sum w^2."""
     return float(weight.sum() ** 2 / np.square(weight).sum())
 
 
 def weighted_mean(values: np.ndarray, weight: np.ndarray) -> float:
-    """Return the weighted mean of the rows' values; for some hundred rows, three times as fast as `numpy.average`."""
+    """Return the weighted mean of an array.
+
+    For a few hundred values, this is three times as fast as `numpy.average`.
+    """
     return float((values * weight).sum()) / float(weight.sum())
 
 
 def weighted_quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float:
-    """Return the smallest of `values` such that the values up to it have at least the share `q` of the total weight."""
+    """Return the weighted q-quantile of an array.
+
+    It is the smallest value v such that the values up to v have at least the share q of the total weight.
+    """
     order = np.argsort(values, kind="stable")
     upto = np.cumsum(weight[order])
     # Rounded sums of weights such as 0.1 can fall just short of the level.
@@ -32,9 +38,9 @@ def weighted_quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float
 
 
 def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weighted mean of the rows' values and its standard error.
+    """Return the weighted mean of each row of values, and its standard error.
 
-    Shape: values (..., rows), weight (rows,) -> (...,) each.
+    The mean is taken over the last axis. Shape: values (..., rows), weight (rows,) -> (...) each.
     """
     mean, total = (values * weight).sum(-1) / weight.sum(), weight.sum()
     gaps = values - mean[..., None]
@@ -45,9 +51,9 @@ def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, 
 
 
 def bonferroni_z(comparisons: int) -> float:
-    """Return the half-width, in standard errors, of normal intervals that all hold together with 95% (Bonferroni).
+    """Return the half-width, in standard errors, of simultaneous 95% confidence intervals (Bonferroni).
 
-    `comparisons` is the number of intervals.
+    All of the intervals hold with a probability of at least 95%. `comparisons` is the number of intervals.
 
     >>> round(bonferroni_z(1), 2), round(bonferroni_z(10), 2)
     (1.96, 2.81)
@@ -56,9 +62,10 @@ def bonferroni_z(comparisons: int) -> float:
 
 
 def wilson_interval(share: float, rows: float, z: float = Z) -> tuple[float, float]:
-    """Return Wilson's interval of a share that was observed in `rows` rows. `rows` need not be an integer.
+    """Return Wilson's confidence interval of a proportion.
 
-    `z` is the half-width of the interval in standard errors, by default that of a 95% interval.
+    `share` is the proportion observed in `rows` rows; with weights, `rows` may be an effective number of rows and need
+    not be an integer. `z` is the half-width of the interval in standard errors, by default that of a 95% interval.
 
     >>> tuple(round(end, 4) for end in wilson_interval(0.9, 100))
     (0.8256, 0.9448)
@@ -83,9 +90,9 @@ def adjust_p_values(p_values: Sequence[float]) -> list[float]:
 
 
 def poisson_deviance(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Return the Poisson deviance of each row, which measures how far its `mean` is from its count `y`.
+    """Return the Poisson deviance of each row, which measures how far the count `y` is from its predicted `mean`.
 
-    It is twice the difference of two log-likelihoods of y: with y itself as the mean, and with `mean`.
+    It is 2 (log p(y; y) - log p(y; mean)), where p(y; m) is the Poisson probability of y for the mean m.
 
     >>> poisson_deviance(np.array([0.0, 2.0]), np.array([1.0, 2.0])).tolist()
     [2.0, 0.0]
@@ -95,9 +102,9 @@ def poisson_deviance(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def explained_deviance(y: np.ndarray, mean: np.ndarray, weight: np.ndarray, scale: np.ndarray) -> float:
-    """Return D^2: the share of the Poisson deviance of a constant rate that the predicted means explain.
+    """Return D^2, the share of the Poisson deviance that predicted means explain.
 
-    `scale` is the exposure of each row: a constant rate predicts counts in proportion to it.
+    The total deviance is that of a constant rate: means in proportion to `scale`, the exposure of each row.
 
     >>> explained_deviance(np.array([1.0, 3.0]), np.array([1.0, 3.0]), np.ones(2), np.ones(2))
     1.0

@@ -26,13 +26,13 @@ class GeometricWeights(NamedTuple):
     def is_normalised(self):
         return True
 
-    def log_mass(self, y):
+    def log_weight(self, y):
         return y * self.log_share - self.log_rest
 
     def score(self, y):
         return y / self.mean - (y + 1.0) / (1.0 + self.mean), 0.0, 0.0
 
-    def shape(self):
+    def estimate_shape(self):
         return 0.0, self.mean + 1.0, inf
 
 

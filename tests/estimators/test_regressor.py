@@ -10,7 +10,7 @@ import torch
 from ddpn import CountRegressor, DDPNRegressor
 from ddpn.calibration.calibration import Calibration
 from ddpn.distributions import Poisson
-from ddpn.estimators.regressor import held_out
+from ddpn.estimators.regressor import draw_validation_mask
 from ddpn.members import MEMBERS, format_member_label, network_options
 from ddpn.members.glm import GLM
 from ddpn.metrics import crps
@@ -136,7 +136,7 @@ def test_counts_that_no_member_can_fit_are_refused():
     ],
 )  # fmt: skip
 def test_the_share_of_held_out_rows_is_as_asked(rows, share, size):
-    mask = held_out(CountRows(None, np.zeros(rows)), share, seed=0)
+    mask = draw_validation_mask(CountRows(None, np.zeros(rows)), share, seed=0)
     assert mask.shape == (rows,)
     assert mask.sum() == size
 
@@ -254,7 +254,7 @@ def test_the_encoder_never_sees_held_out_rows(make_quick_poisson):
     X, y = np.random.default_rng(4).normal(size=(300, 1)), np.ones(300)
     plain = make_quick_poisson(epochs=1, validation=0.5).fit(X, y)
     seed = np.random.RandomState(0).randint(2**31 - 1)
-    X[np.flatnonzero(held_out(CountRows(X, y), 0.5, seed))[0]] = 1e9
+    X[np.flatnonzero(draw_validation_mask(CountRows(X, y), 0.5, seed))[0]] = 1e9
     changed = make_quick_poisson(epochs=1, validation=0.5).fit(X, y)
     assert (changed.encoder_.transform([[0.3]]) == plain.encoder_.transform([[0.3]])).all()
 

@@ -73,12 +73,12 @@ def test_every_distribution_has_a_summary_in_any_shape(dist, y):
 def test_counts_are_evaluated_by_one_summary_one_cdf_and_one_log_prob(monkeypatch):
     calls = []
     dist = Mixture(NegativeBinomial(torch.tensor([[10.0, 3.3], [2.0, 0.4]]), 0.5))
-    statistics = [(row_statistics, "compute_summaries"), (row_statistics, "compute_sides")]
+    statistics = [(row_statistics, "compute_summaries"), (row_statistics, "compute_tails")]
     for owner, name in (*statistics, (type(dist), "log_prob")):
         kept = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *args, _kept=kept, _name=name: calls.append(_name) or _kept(*args))
     evaluate(dist, torch.tensor([4, 0]))
-    assert sorted(calls) == ["compute_sides", "compute_summaries", "log_prob"]
+    assert sorted(calls) == ["compute_summaries", "compute_tails", "log_prob"]
 
 
 def test_no_gradient_is_kept_by_metrics():

@@ -147,7 +147,7 @@ def widen_interval(counts: CountDistribution, interval: Interval, level: float |
 @torch.no_grad()
 def compute_probability_between(counts: CountDistribution, low: Tensor, high: Tensor) -> Tensor:
     """Return P(low <= count <= high) for each row, in float64."""
-    (below, above), (upto, beyond) = (counts._compute_sides(end).cpu() for end in (low - 1.0, high))
+    (below, above), (upto, beyond) = (counts._compute_tails(end).cpu() for end in (low - 1.0, high))
     # Above the median, upper tails have more digits than the cdf.
     between = torch.where(below > 0.5, above - beyond, upto - below)
     return between.reshape(counts.batch_shape).clamp(0.0, 1.0)

@@ -1,6 +1,7 @@
-"""`python -m ddpn.distributions` compiles the kernels of the default model, so that no later process has to wait.
+"""Compile the kernels of the default model: `python -m ddpn.distributions`.
 
-Kernels of other families are compiled on their first use, or by `python -m ddpn.distributions all`.
+Compiled kernels are kept on disk, so processes that are started later load them instead of compiling them. Kernels of
+other families are compiled on their first use, or by `python -m ddpn.distributions all`.
 """
 
 import sys
@@ -17,7 +18,10 @@ DEFAULT_FAMILIES = ["DoublePoisson", "NegativeBinomial", "Poisson"]
 
 
 def compile_kernels(name: str) -> None:
-    """Compile the kernels of one class, by computing all results for an ordinary mean and for a very large one."""
+    """Compile the kernels of a distribution class, given by its name in `ddpn.distributions`.
+
+    To compile all of them, every method is called once, with an ordinary mean and with a very large one.
+    """
     compiling.announced.append(True)
     dist = make_example(name)
     y = torch.tensor([3.0, 3.0], dtype=torch.float64)
@@ -28,7 +32,7 @@ def compile_kernels(name: str) -> None:
 
 
 def make_example(name: str) -> ParametricDistribution:
-    """Make two distributions of a class of this package, one with a very large mean."""
+    """Make an instance of a distribution class that holds two distributions, with the means 3 and 1e9."""
     kind = getattr(distributions, name)
     large = torch.tensor([3.0, 1e9], dtype=torch.float64)
     if kind is distributions.Discretized:
@@ -40,7 +44,10 @@ def make_example(name: str) -> ParametricDistribution:
 
 
 def main() -> None:
-    """Compile kernels in parallel processes."""
+    """Compile the kernels of the default families, or of all families if the command line has "all".
+
+    Families are compiled in parallel processes.
+    """
     families = DEFAULT_FAMILIES
     if "all" in sys.argv[1:]:
         families = [name for name in distributions.__all__ if hasattr(getattr(distributions, name), "family")]

@@ -1,7 +1,7 @@
-"""Convert and validate the arguments of distributions, once.
+"""Convert and validate the arguments of distributions.
 
-Reading the values of a tensor on a GPU makes the CPU wait. So by default (`validate_args=None`) only tensors on a CPU
-are validated; `True` validates all tensors, `False` none.
+The CPU has to wait if values of a tensor on a GPU are read. So by default (`validate_args=None`), only tensors on a CPU
+are validated. `True` validates all tensors, `False` none.
 """
 
 import math
@@ -20,7 +20,11 @@ _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
 def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:
-    """Convert parameters to floating tensors of one dtype, at least float32, and broadcast them."""
+    """Convert parameters, passed by name, to floating-point tensors of one dtype and one shape.
+
+    The dtype is the common one of the floating-point tensors, or float32 if a tensor has half precision. Python numbers
+    take this dtype. Raise an `InputError` for complex tensors, or if shapes do not broadcast.
+    """
     tensors = {k: v if isinstance(v, Tensor) else torch.as_tensor(v, dtype=torch.float64) for k, v in values.items()}
     dtype = torch.float32 if any(t.dtype in _LOW_PRECISION for t in tensors.values()) else None
     # Numbers take the dtype of the tensors beside them.
@@ -35,17 +39,23 @@ def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:
 
 
 def expand_to(x: Tensor, shape: torch.Size) -> Tensor:
-    """Expand x to a shape; return x itself if it has that shape, as autograd records every expansion."""
+    """Expand x to a shape.
+
+    If x has this shape already, x itself is returned, because autograd would record even an expansion without effect.
+    """
     return x if x.shape == shape else x.expand(shape)
 
 
 def flatten_rows(x: Tensor, shape: Sequence[int]) -> np.ndarray:
-    """Expand x to a shape and flatten it to a float64 array for the kernels. Shape: (rows,)."""
+    """Expand x to `shape`, and flatten it to a float64 array of shape (rows,), the input of kernels."""
     return expand_to(x.detach(), torch.Size(shape)).reshape(-1).cpu().double().numpy()
 
 
 def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:
-    """Broadcast shapes, or raise an `InputError` that names the arguments."""
+    """Return the shape to which all `shapes` broadcast.
+
+    Raise an `InputError` if there is none. The keywords name the arguments in its message.
+    """
     first, *others = shapes.values()
     if all(other == first for other in others):
         return torch.Size(first)
@@ -53,8 +63,8 @@ def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:
         # torch.broadcast_shapes takes longer than a small log_prob, and its first call imports sympy (half a second).
         return torch.Size(np.broadcast_shapes(*shapes.values()))
     except ValueError:
-        join_words = " and ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
-        raise InputError(f"shapes must broadcast, got {join_words}. Reshape one of them.") from None
+        got = " and ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise InputError(f"shapes must broadcast, got {got}. Reshape one of them.") from None
 
 
 def _first_bad(bad: Tensor, values: Tensor) -> tuple[str, str]:
@@ -69,7 +79,7 @@ def _first_bad(bad: Tensor, values: Tensor) -> tuple[str, str]:
 
 
 def is_transformed(*tensors: Tensor) -> bool:
-    """Return True if the values of tensors cannot be read, inside a `torch.func` transform or `torch.compile`."""
+    """Return True inside a `torch.func` transform or `torch.compile`, where values of tensors cannot be read."""
     if torch.compiler.is_compiling():
         return True
     try:
@@ -81,14 +91,21 @@ def is_transformed(*tensors: Tensor) -> bool:
 
 
 def needs_validation(validate_args: bool | None, x: Tensor) -> bool:
-    """Return True if the values of x should be validated; inside `torch.func` transforms they cannot be read."""
+    """Return True if the values of x should be validated.
+
+    With `validate_args=None`, x is validated if it is on a CPU and outside of `torch.func` transforms and
+    `torch.compile`, where its values cannot be read.
+    """
     if validate_args is None:
         return x.device.type == "cpu" and not is_transformed(x)
     return validate_args
 
 
-def _range(values: Tensor) -> tuple[float, float]:
-    """Return the smallest and the largest value in one pass, as every training step calls this; NaN if any value is."""
+def _find_range(values: Tensor) -> tuple[float, float]:
+    """Return the smallest and the largest value of a tensor, or NaN for both if a value is NaN.
+
+    Both are found in one pass, because every training step calls this function.
+    """
     low, high = torch.aminmax(values.detach())
     return low.item(), high.item()
 
@@ -96,62 +113,68 @@ def _range(values: Tensor) -> tuple[float, float]:
 def check_positive(
     name: str, values: Tensor, remedy: str = "Emit its logarithm and exponentiate, or clamp it."
 ) -> None:
-    """Raise an `InputError` unless every value is finite and above 0."""
+    """Raise an `InputError` unless every value is finite and above 0. `remedy` ends its message."""
     if values.numel() == 0:
         return
-    low, high = _range(values)
+    low, high = _find_range(values)
     if not (low > 0 and high < math.inf):
-        _check(name, (values > 0) & (values < torch.inf), values, "be finite and positive", remedy)
+        _require(name, (values > 0) & (values < torch.inf), values, "be finite and positive", remedy)
 
 
-def check_counts(name: str, values: Tensor, negative: bool = False) -> None:
-    """Raise an `InputError` unless every value is an integer and, if not `negative`, at least 0."""
+def check_counts(name: str, values: Tensor, allow_negative: bool = False) -> None:
+    """Raise an `InputError` unless every value is an integer, and at least 0 unless `allow_negative` is True."""
     if values.numel() == 0:
         return
-    low, high = _range(values)
-    below, kind = (-math.inf, "integers") if negative else (-1.0, "non-negative integers")
+    low, high = _find_range(values)
+    below, kind = (-math.inf, "integers") if allow_negative else (-1.0, "non-negative integers")
     whole = not values.is_floating_point() or torch.equal(values, values.floor())
     if not (low > below and high < math.inf and whole):
-        good = (values > below) & (values < torch.inf) & (values == values.floor())
-        _check(name, good, values, f"hold {kind}", "Recode, round or drop such values.")
+        is_valid = (values > below) & (values < torch.inf) & (values == values.floor())
+        _require(name, is_valid, values, f"hold {kind}", "Recode, round or drop such values.")
 
 
-def _check(name: str, good: Tensor, values: Tensor, must: str, remedy: str = "") -> None:
-    """Raise an `InputError` that names the first value that is not good."""
-    if not good.all():
-        value, position = _first_bad(~good, values)
+def _require(name: str, is_valid: Tensor, values: Tensor, must: str, remedy: str = "") -> None:
+    """Raise an `InputError` about the first of `values` for which `is_valid` is False.
+
+    Its message reads "<name> must <must>, got <value> at <position>. <remedy>".
+    """
+    if not is_valid.all():
+        value, position = _first_bad(~is_valid, values)
         raise InputError(f"{name} must {must}, got {value}{position}. {remedy}".rstrip())
 
 
 def check_narrowness(name: str, values: Tensor, mean: Tensor) -> None:
-    """Raise an `InputError` if a value exceeds 20 max(mean, 1), where nearly all mass is on one count."""
-    bad = values > NARROWEST * mean.clamp(min=1.0)
-    if bad.any():
-        got = f"{values[bad][0].item():g} for a mean of {mean[bad][0].item():g}"
+    """Raise an `InputError` if an inverse dispersion exceeds 20 max(mean, 1).
+
+    Such a distribution has nearly all its mass on one count, and float64 has no rate with exactly this mean.
+    """
+    is_too_narrow = values > NARROWEST * mean.clamp(min=1.0)
+    if is_too_narrow.any():
+        got = f"{values[is_too_narrow][0].item():g} for a mean of {mean[is_too_narrow][0].item():g}"
         raise InputError(f"{name} must be at most {NARROWEST:g} times the larger of the mean and 1, got {got}.")
 
 
 def check_totals(name: str, values: Tensor) -> None:
     """Raise an `InputError` unless every value is an integer of at least 1."""
-    good = (values >= 1) & (values < torch.inf) & (values == values.floor())
-    _check(name, good, values, "hold integers of at least 1")
+    is_valid = (values >= 1) & (values < torch.inf) & (values == values.floor())
+    _require(name, is_valid, values, "hold integers of at least 1")
 
 
 def check_probabilities(name: str, values: Tensor) -> None:
     """Raise an `InputError` unless every value is in [0, 1]."""
-    good = (values >= 0) & (values <= 1)
-    _check(name, good, values, "lie in [0, 1]", "Give it as a fraction, not in percent.")
+    is_valid = (values >= 0) & (values <= 1)
+    _require(name, is_valid, values, "lie in [0, 1]", "Give it as a fraction, not in percent.")
 
 
 def check_weights(weights: Tensor) -> None:
-    """Raise an `InputError` unless weights are finite and at least 0, with sum 1 along the last axis."""
-    _check("weights", (weights >= 0) & (weights < torch.inf), weights, "be finite and at least 0")
+    """Raise an `InputError` unless mixture weights are finite, at least 0 and sum to 1 along the last axis."""
+    _require("weights", (weights >= 0) & (weights < torch.inf), weights, "be finite and at least 0")
     total = weights.detach().double().sum(-1)
-    _check("weights", (total - 1.0).abs() <= 1e-6, total, "have sum 1", "Divide them by their sum.")
+    _require("weights", (total - 1.0).abs() <= 1e-6, total, "have sum 1", "Divide them by their sum.")
 
 
 def check_coverage(coverage: float) -> float:
-    """Return the coverage of an interval; raise an `InputError` unless it is strictly between 0 and 1."""
+    """Return the coverage of an interval as a float. Raise an `InputError` unless it is strictly between 0 and 1."""
     if not isinstance(coverage, Real):
         raise InputError(f"coverage must be one number strictly between 0 and 1, such as 0.9, got {coverage!r}.")
     if not 0.0 < coverage < 1.0:

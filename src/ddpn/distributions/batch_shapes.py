@@ -1,4 +1,4 @@
-"""Change the batch shape of any distribution, torch's own included."""
+"""Change the batch shape of count distributions and of the distributions of torch."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,27 +7,34 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 
-def map_parameters(dist: Distribution, change: Callable[[Tensor], Tensor]) -> Distribution:
-    """Rebuild a torch distribution from its parameters, expanded to the batch shape and then mapped by `change`."""
+def map_parameters(dist: Distribution, transform: Callable[[Tensor], Tensor]) -> Distribution:
+    """Return a copy of a torch distribution with transformed parameters.
+
+    Each parameter is expanded to the batch shape and passed through `transform`, such as an indexing or a reshape.
+    """
     family: Callable[..., Distribution] = type(dist)
-    parameters = {name: change(getattr(dist, name).expand(dist.batch_shape)) for name in dist.arg_constraints}
+    parameters = {name: transform(getattr(dist, name).expand(dist.batch_shape)) for name in dist.arg_constraints}
     return family(**parameters, validate_args=False)
 
 
 def select_rows(dist: Distribution, index: Tensor) -> Distribution:
-    """Select rows of any distribution along its first batch axis."""
+    """Return the distributions at the positions `index` along the first batch axis."""
     return dist.rows(index) if hasattr(dist, "rows") else map_parameters(dist, lambda x: x[index])
 
 
 def reshape_batch(dist: Distribution, shape: Sequence[int]) -> Distribution:
-    """Reshape the batch of any distribution."""
+    """Return the same distributions with another batch shape."""
     return (
         dist._reshape(shape) if hasattr(dist, "_reshape") else map_parameters(dist, lambda x: x.reshape(tuple(shape)))
     )
 
 
 def join_stacks(stacks: Sequence[Distribution]) -> list[Distribution]:
-    """Join neighbouring stacks of the same family along their last axis; the other axes must agree."""
+    """Concatenate consecutive stacks of the same family.
+
+    A stack is a distribution of batch shape (..., k), with k components of a mixture along the last axis. All stacks
+    have the same leading axes. Stacks that are not defined by parameters of this shape are left as they are.
+    """
     joined = [stacks[0]]
     for stack in stacks[1:]:
         last, names = joined[-1], stack.arg_constraints

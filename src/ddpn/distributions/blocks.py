@@ -1,4 +1,4 @@
-"""Blocks of rows, as arrays that kernels take: components of families, and tables of probabilities."""
+"""Arrange rows of mixtures in blocks of arrays, the inputs of kernels."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions.calls import BLOCK_COMPONENTS
-from ddpn.distributions.components import Part
+from ddpn.distributions.components import ComponentStack
 from ddpn.distributions.kernels import loops
 from ddpn.distributions.kernels.compiling import compile_kernel
 from ddpn.distributions.kernels.family import Family
@@ -24,16 +24,18 @@ TABLE_DEPTH = 37.0
 
 
 class RowBlock(NamedTuple):
-    """A block of rows, in the arrays that kernels take.
+    """A block of rows, each a mixture of K components, as the arrays that kernels take.
 
     Parameters
     ----------
     weights : array, (rows, K)
+        Mixture weights.
     families : list of (Family, array, int)
-        Each family, its components (rows, k, 5) as in `kernels.loops`, and the column of the first component in
-        `weights`.
+        For each family: the family, an array (rows, k, 5) of its k components (see `kernels.loops`), and the column of
+        the first of them in `weights`.
     tables : list of (array, array, int)
-        First counts (rows,) and probabilities (rows, n) of a table, and its column in `weights`.
+        For each component that is a table of probabilities: the first count of each row (rows,), the probabilities of
+        this and the following counts (rows, n), and the column of the component in `weights`.
     """
 
     weights: np.ndarray
@@ -41,65 +43,77 @@ class RowBlock(NamedTuple):
     tables: list[tuple[np.ndarray, np.ndarray, int]]
 
     def call(self, function: Callable[..., None], *args: np.ndarray) -> None:
-        """Call a kernel once per family, with its components, weights, first column and further arguments."""
+        """Call `function(components, weights, column, *args)` once per family, compiled for the family."""
         for family, components, column in self.families:
             compile_kernel(function, family)(components, self.weights, column, *args)
 
-    def fill(
-        self, part: slice, limit: int, arena: np.ndarray, slices: np.ndarray, walks: np.ndarray, is_long: np.ndarray
+    def fill_arena(
+        self, rows: slice, limit: int, arena: np.ndarray, slices: np.ndarray, walks: np.ndarray, is_long: np.ndarray
     ) -> int:
-        """Append the weights of some rows to the arena by `loops.fill_arena`; return its length, -1 if it is full."""
-        weights, used = self.weights[part], 0
+        """Write the probabilities of all components of some rows to one long array, the arena.
+
+        Probabilities of families are known up to a factor. The positions of components in the arena are written to
+        `slices`, their first counts and sums to `walks`, and rows with more than `limit` counts are marked in
+        `is_long`, see `kernels.loops.fill_arena`. Return the used length of the arena, or -1 if the arena is too short.
+        """
+        weights, used = self.weights[rows], 0
         for family, components, column in self.families:
             fill = compile_kernel(loops.fill_arena, family)
-            used = fill(components[part], weights, column, limit, arena, used, slices, walks, is_long)
+            used = fill(components[rows], weights, column, limit, arena, used, slices, walks, is_long)
             if used < 0:
                 return -1
         for first, pmf, column in self.tables:
-            count, n = len(weights), pmf.shape[1]
-            if used + count * n > len(arena):
+            n_rows, n = len(weights), pmf.shape[1]
+            if used + n_rows * n > len(arena):
                 return -1
-            arena[used : used + count * n] = pmf[part].ravel()
-            slices[:, column, 0] = used + n * np.arange(count)
+            arena[used : used + n_rows * n] = pmf[rows].ravel()
+            slices[:, column, 0] = used + n * np.arange(n_rows)
             slices[:, column, 1] = np.where(weights[:, column] <= 0.0, 0, n)
-            walks[:, column] = np.stack([first[part], np.ones(count), first[part] + pmf[part].argmax(1)], axis=1)
-            used += count * n
+            walks[:, column] = np.stack([first[rows], np.ones(n_rows), first[rows] + pmf[rows].argmax(1)], axis=1)
+            used += n_rows * n
         return used
 
 
-def make_block(parts: Sequence[Part], index: slice | np.ndarray, count: int) -> RowBlock:
-    """Arrange the components of some rows, `count` in number, as a block."""
-    block = RowBlock(np.ones((count, sum(part.size for part in parts))), [], [])
+def make_block(stacks: Sequence[ComponentStack], index: slice | np.ndarray, n_rows: int) -> RowBlock:
+    """Make the block of the rows `index`, of which there are `n_rows`, from all components of the mixtures."""
+    block = RowBlock(np.ones((n_rows, sum(stack.size for stack in stacks))), [], [])
     column = 0
-    for part in parts:
-        if part.weight is not None:
-            block.weights[:, column : column + part.size] = part.weight[index]
-        if part.family is None:
-            block.tables.extend((*table, column + j) for j, table in enumerate(tabulate_columns(part, index)))
+    for stack in stacks:
+        if stack.weight is not None:
+            block.weights[:, column : column + stack.size] = stack.weight[index]
+        if stack.family is None:
+            block.tables.extend((*table, column + j) for j, table in enumerate(tabulate_stack(stack, index)))
         else:
-            components = np.zeros((count, part.size, 5))
-            for j, parameter in enumerate(part.parameters):
+            components = np.zeros((n_rows, stack.size, 5))
+            for j, parameter in enumerate(stack.parameters):
                 components[:, :, j] = parameter[index]
             components[:, :, 4] = np.inf
-            for j, bound in ((3, part.low), (4, part.high)):
+            for j, bound in ((3, stack.low), (4, stack.high)):
                 if bound is not None:
                     components[:, :, j] = bound[index]
-            block.families.append((part.family, components, column))
-        column += part.size
+            block.families.append((stack.family, components, column))
+        column += stack.size
     # Families without a ratio take longer, so they skip rows in which another family has too many counts.
     block.families.sort(key=lambda x: not hasattr(x[0], "ratio"))
     return block
 
 
-def tabulate_columns(part: Part, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Tabulate rows of a part; return first counts and probabilities for each of its k columns."""
-    assert part.table is not None
-    positions = torch.arange(part.table.batch_shape[0]).reshape(-1, part.size)[index]
-    return [tuple(x.numpy() for x in tabulate_pmf(part.table.rows(column))) for column in positions.unbind(1)]  # type: ignore[misc]
+def tabulate_stack(stack: ComponentStack, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Tabulate the distributions of a stack of tables for the rows `index`.
+
+    Return a list of k pairs, one per component: first counts (rows,) and probabilities (rows, n).
+    """
+    assert stack.table is not None
+    positions = torch.arange(stack.table.batch_shape[0]).reshape(-1, stack.size)[index]
+    return [tuple(x.numpy() for x in tabulate_pmf(stack.table.rows(column))) for column in positions.unbind(1)]  # type: ignore[misc]
 
 
 def tabulate_pmf(dist: "CountDistribution") -> tuple[Tensor, Tensor]:
-    """Tabulate a distribution; return each row's first count, and n probabilities from this count on, with sum 1."""
+    """Tabulate each row's pmf over the counts of its bracket.
+
+    Return first counts (rows,), and the probabilities of n counts from there on (rows, n), rescaled to a sum of 1 per
+    row.
+    """
     first, last = (x.double() for x in dist.bracket(TABLE_DEPTH))
     size = int((last - first).max().item()) + 1 if len(first) else 1
     y = first + torch.arange(float(size), dtype=torch.float64).unsqueeze(1)
@@ -108,11 +122,11 @@ def tabulate_pmf(dist: "CountDistribution") -> tuple[Tensor, Tensor]:
     return first, (pmf / pmf.sum(1, keepdim=True)).contiguous()
 
 
-def split_rows(parts: Sequence[Part], count: int) -> list[slice]:
-    """Split rows into blocks whose components and tables fit into a processor's cache."""
-    size = max(BLOCK_COMPONENTS // max(sum(part.size for part in parts), 1), 1)
-    for part in parts:
-        if part.table is not None and count:
-            first, last = part.table.bracket(TABLE_DEPTH)
-            size = min(size, max(int(_TABLE_BLOCK_COUNTS / (part.size * (float((last - first).max()) + 1.0))), 1))
-    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+def split_rows(stacks: Sequence[ComponentStack], n_rows: int) -> list[slice]:
+    """Split `n_rows` rows into slices, so that the components and tables of a slice fit into a processor's cache."""
+    size = max(BLOCK_COMPONENTS // max(sum(stack.size for stack in stacks), 1), 1)
+    for stack in stacks:
+        if stack.table is not None and n_rows:
+            first, last = stack.table.bracket(TABLE_DEPTH)
+            size = min(size, max(int(_TABLE_BLOCK_COUNTS / (stack.size * (float((last - first).max()) + 1.0))), 1))
+    return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]

@@ -1,4 +1,4 @@
-"""Call kernels for rows, in blocks and threads."""
+"""Call compiled kernels for many rows, in blocks of rows and on several threads."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,10 @@ BLOCK_COMPONENTS = 1 << 14
 
 
 def run_blocks(task: Callable[[Block], None], blocks: Sequence[Block]) -> None:
-    """Run a task for every block, in as many threads as torch uses; kernels release the GIL."""
+    """Call `task(block)` for every block, on as many threads as torch uses.
+
+    Threads run in parallel, because kernels release the GIL.
+    """
     threads = min(torch.get_num_threads(), len(blocks))
     if threads <= 1:
         for block in blocks:
@@ -27,23 +30,27 @@ def run_blocks(task: Callable[[Block], None], blocks: Sequence[Block]) -> None:
 
 
 def call_per_row(
-    function: Callable[..., None], family: type[Family], columns: Sequence[np.ndarray], results: int
+    function: Callable[..., None], family: type[Family], columns: Sequence[np.ndarray], n_results: int
 ) -> np.ndarray:
-    """Call a kernel of one family with columns (rows,) of float64, the parameters last. Shape: (results, rows)."""
-    count = len(columns[0])
-    inputs = np.zeros((len(columns) + 2, count))  # kernels read three parameters, and every family has at least one
+    """Call a kernel that maps the numbers of a row to `n_results` results, for all rows of a family.
+
+    `columns` are the inputs (rows,) of the kernel: its arguments, such as counts, and then the parameters of the
+    family. Return the results as an array (n_results, rows).
+    """
+    n_rows = len(columns[0])
+    inputs = np.zeros((len(columns) + 2, n_rows))  # kernels read three parameters, and every family has at least one
     for j, column in enumerate(columns):
         inputs[j] = column
-    outputs = np.empty((results, count))
+    outputs = np.empty((n_results, n_rows))
     kernel = compile_kernel(function, family)
-    if count <= BLOCK_COMPONENTS:
+    if n_rows <= BLOCK_COMPONENTS:
         kernel(inputs, outputs)
         return outputs
 
     def task(index: slice) -> None:
-        part = np.empty((results, index.stop - index.start))
+        part = np.empty((n_results, index.stop - index.start))
         kernel(np.ascontiguousarray(inputs[:, index]), part)
         outputs[:, index] = part
 
-    run_blocks(task, [slice(i, min(i + BLOCK_COMPONENTS, count)) for i in range(0, count, BLOCK_COMPONENTS)])
+    run_blocks(task, [slice(i, min(i + BLOCK_COMPONENTS, n_rows)) for i in range(0, n_rows, BLOCK_COMPONENTS)])
     return outputs

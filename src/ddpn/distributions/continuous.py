@@ -1,4 +1,4 @@
-"""Quantiles of mixtures of Normals, and the CRPS of Normals and their mixtures."""
+"""Compute quantiles of mixtures of Normals, and the CRPS of Normals and their mixtures."""
 
 import math
 from typing import TYPE_CHECKING
@@ -15,8 +15,11 @@ _SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
 _SQRT_TWO = math.sqrt(2.0)
 
 
-def quantile(mixture: "ContinuousMixture", q: Tensor) -> Tensor:
-    """Find a quantile of a flat mixture by bisection between the quantiles of its components."""
+def find_mixture_quantile(mixture: "ContinuousMixture", q: Tensor) -> Tensor:
+    """Find the q-quantile of a mixture of Normals by bisection.
+
+    The quantile lies between the smallest and the largest q-quantile of the components. `mixture` must not be nested.
+    """
     quantiles, used = mixture.components.icdf(q.unsqueeze(-1)), mixture.weights > 0
     low, high = torch.where(used, quantiles, torch.inf).amin(-1), torch.where(used, quantiles, -torch.inf).amax(-1)
     for _ in range(_HALVINGS):
@@ -26,24 +29,31 @@ def quantile(mixture: "ContinuousMixture", q: Tensor) -> Tensor:
     return torch.where((q > 0) & (q < 1), high, quantiles[..., 0])
 
 
-def _mean_absolute(loc: Tensor, scale: Tensor) -> Tensor:
-    """Return E|X| for X ~ Normal(loc, scale): scale sqrt(2/pi) exp(-z^2/2) + loc erf(z / sqrt 2), z = loc / scale."""
+def _compute_mean_absolute(loc: Tensor, scale: Tensor) -> Tensor:
+    """Compute E|X| for X ~ Normal(loc, scale).
+
+    With z = loc / scale, it is scale sqrt(2 / pi) exp(-z^2 / 2) + loc erf(z / sqrt(2)).
+    """
     z = loc / scale
     return scale * _SQRT_TWO_OVER_PI * torch.exp(-0.5 * z * z) + loc * torch.erf(z / _SQRT_TWO)
 
 
 def normal_crps(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
-    """Compute the CRPS of a Normal: E|X - y| - E|X - X'| / 2 with E|X - X'| = 2 scale / sqrt(pi)."""
-    return _mean_absolute(loc - y, scale) - scale / math.sqrt(math.pi)
+    """Compute the CRPS of Normals, E|X - y| - E|X - X'| / 2, where X and X' are independent draws.
+
+    Here, E|X - X'| = 2 scale / sqrt(pi).
+    """
+    return _compute_mean_absolute(loc - y, scale) - scale / math.sqrt(math.pi)
 
 
 def normal_mixture_crps(loc: Tensor, scale: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-    """Compute the CRPS of the weighted mixture over the last axis (Grimit et al., 2006).
+    """Compute the CRPS of mixtures of K Normals in closed form (Grimit et al., 2006).
 
-    Shape: y (...), loc and scale (..., K), weights (K,) or (..., K).
+    It is E|X - y| - E|X - X'| / 2 with independent draws X and X': weighted means of E|X - y| over the components, and
+    of E|X - X'| over all pairs of components. Shapes: y (...), loc and scale (..., K), weights (K,) or (..., K).
     """
-    to_y = (weights * _mean_absolute(loc - y.unsqueeze(-1), scale)).sum(-1)
+    to_y = (weights * _compute_mean_absolute(loc - y.unsqueeze(-1), scale)).sum(-1)
     gaps = loc.unsqueeze(-1) - loc.unsqueeze(-2)
     scales = torch.hypot(scale.unsqueeze(-1), scale.unsqueeze(-2))
     pairs = weights.unsqueeze(-1) * weights.unsqueeze(-2)
-    return to_y - 0.5 * (pairs * _mean_absolute(gaps, scales)).sum((-1, -2))
+    return to_y - 0.5 * (pairs * _compute_mean_absolute(gaps, scales)).sum((-1, -2))

@@ -1,4 +1,4 @@
-"""`CountDistribution`: cdf, quantiles, intervals, entropy, CRPS and samples of any pmf over the counts."""
+"""`CountDistribution`: the base class of all count distributions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,17 +14,17 @@ from torch.distributions import Distribution, constraints
 from ddpn.distributions import arguments, row_statistics
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
 from ddpn.distributions.blocks import TABLE_DEPTH
-from ddpn.distributions.components import Part
+from ddpn.distributions.components import ComponentStack
 from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.summaries import Interval, Summaries, Summary, SummaryRequest
 from ddpn.runtime.errors import InputError
 
 
 class CountDistribution(Distribution, ABC):
-    """A distribution over the counts {0, 1, 2, ...}.
+    """A distribution over the counts {0, 1, 2, ...}, the base class of all count distributions.
 
-    A subclass implements `log_prob`, `bracket` and `rows`. All other methods sum over the counts of the bracket, in
-    blocks of rows, for a pmf of any shape.
+    A subclass implements `log_prob`, `rows`, and `bracket`, which says where the counts of positive probability are.
+    All other methods then work for a pmf of any shape: they sum over the counts of the bracket.
 
     Parameters
     ----------
@@ -36,15 +36,15 @@ class CountDistribution(Distribution, ABC):
     Examples
     --------
     >>> class Dice(CountDistribution):
-    ...     def __init__(self, compute_sides):
-    ...         self.compute_sides = compute_sides
-    ...         super().__init__(compute_sides.shape)
+    ...     def __init__(self, sides):
+    ...         self.sides = sides
+    ...         super().__init__(sides.shape)
     ...     def log_prob(self, y):
-    ...         return torch.where((y >= 1) & (y <= self.compute_sides), -self.compute_sides.log(), -torch.inf)
+    ...         return torch.where((y >= 1) & (y <= self.sides), -self.sides.log(), -torch.inf)
     ...     def bracket(self, depth):
-    ...         return torch.ones_like(self.compute_sides), self.compute_sides
+    ...         return torch.ones_like(self.sides), self.sides
     ...     def rows(self, index):
-    ...         return Dice(self.compute_sides[index])
+    ...         return Dice(self.sides[index])
     >>> dice = Dice(torch.tensor([6.0, 20.0]))
     >>> dice.mean, dice.icdf(torch.tensor(0.5)), dice.interval(0.9)
     (tensor([ 3.5000, 10.5000]), tensor([ 3., 10.]), (tensor([1., 1.]), tensor([ 6., 19.])))
@@ -59,7 +59,7 @@ class CountDistribution(Distribution, ABC):
 
     @abstractmethod
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log probability of counts, minus infinity where the probability is 0.
+        """Compute the log probability of counts; it is minus infinity where the probability is 0.
 
         Parameters
         ----------
@@ -68,7 +68,9 @@ class CountDistribution(Distribution, ABC):
         """
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
-        """Compute `log_prob` for training, with the precision of float32 if the family has a faster formula.
+        """Compute `log_prob` for training, where the precision of float32 suffices.
+
+        It is faster for families that have a formula of this precision, and the same as `log_prob` for the others.
 
         Parameters
         ----------
@@ -79,17 +81,17 @@ class CountDistribution(Distribution, ABC):
 
     @abstractmethod
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that leaves out about e^-depth of the mass.
+        """Return the first and the last count of a window that holds all mass except for about e^-depth.
 
         Parameters
         ----------
         depth : float
-            Depth of the window in nats.
+            Minus the natural logarithm of the mass outside of the window. A larger depth gives a wider window.
         """
 
     @abstractmethod
     def rows(self, index: Tensor) -> Self:
-        """Select rows along the first batch axis: `index` is a tensor of positions."""
+        """Select distributions along the first batch axis, by a tensor `index` of positions."""
 
     # What a subclass may override ------------------------------------------------------------------------------------
 
@@ -106,21 +108,27 @@ class CountDistribution(Distribution, ABC):
         return self._to_tensor(self._summarise(SummaryRequest()).moments[:, 1])
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> "CountDistribution":
-        """Repeat the distributions along new or singleton batch axes."""
+        """Return the distributions with a larger batch shape, repeated along new axes and axes of length 1."""
         return Selected(self, self._positions().expand(torch.Size(batch_shape)))
 
     def _reshape(self, shape: Sequence[int]) -> "CountDistribution":
-        """Reshape the batch."""
+        """Return the same distributions with another batch shape."""
         return Selected(self, self._positions().reshape(tuple(shape)))
 
-    def _parts(self, shape: torch.Size) -> list[Part]:
-        """Return the components of each row of `expand(shape)`; by default one table of probabilities."""
+    def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:
+        """Return the mixture components of the distributions in `expand(shape)`, flattened to rows.
+
+        By default, each row is one component: a table of its probabilities.
+        """
         if shape == self.batch_shape:
-            return [Part(None, table=self if len(shape) == 1 else self._reshape((shape.numel(),)))]
-        return [Part(None, table=self.expand(shape)._reshape((shape.numel(),)))]
+            return [ComponentStack(None, table=self if len(shape) == 1 else self._reshape((shape.numel(),)))]
+        return [ComponentStack(None, table=self.expand(shape)._reshape((shape.numel(),)))]
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        """Compute log P(low <= Z <= high) in float64; by default from `log_prob` at every count of the range."""
+        """Compute log P(low <= Z <= high) in float64.
+
+        By default, the probabilities of all counts in the range are added. Families have faster formulas.
+        """
         first, last = (x.double() for x in self.bracket(TABLE_DEPTH))
         # If the range starts beyond the bracket, the sum has as many terms as the bracket has counts.
         start, end = torch.maximum(low, first), torch.minimum(high, torch.maximum(low + last - first, last))
@@ -131,12 +139,12 @@ class CountDistribution(Distribution, ABC):
         return torch.where(y <= end, log_p, -torch.inf).logsumexp(0)
 
     def _leaves(self) -> tuple[Tensor, ...]:
-        """Return the tensors that may require gradients."""
+        """Return the tensors that results depend on and that may require gradients: parameters and weights."""
         return ()
 
     @cached_property
     def _like(self) -> Tensor:
-        """Tensor with the dtype and the device of all results."""
+        """A tensor with the dtype and the device of all results, to which results are converted."""
         return self.log_prob(self.bracket(TABLE_DEPTH)[0]).detach()
 
     @property
@@ -152,16 +160,21 @@ class CountDistribution(Distribution, ABC):
     # Conversion between the user's tensors and rows -------------------------------------------------------------------
 
     def _positions(self) -> Tensor:
-        """Return the position of each element in the flattened batch."""
+        """Return the index of each distribution in the flattened batch, a tensor of shape `batch_shape`."""
         return torch.arange(self.batch_shape.numel(), device=self.device).view(self.batch_shape)
 
     def _to_tensor(self, flat: Tensor | np.ndarray, shape: Sequence[int] | None = None) -> Tensor:
-        """Convert results of kernels, one per row, to the shape, dtype and device of the distribution."""
+        """Convert results of kernels, one per row, to a tensor with the dtype and the device of the distribution.
+
+        The tensor has the given `shape`, by default `batch_shape`.
+        """
         values = torch.as_tensor(flat)
         return values.reshape(self.batch_shape if shape is None else tuple(shape)).to(self._like)
 
     def as_counts(self, value: ArrayLike, negative: bool = False) -> Tensor:
-        """Convert counts to a tensor on the device of the distribution; raise an `InputError` for other values.
+        """Convert counts to a tensor on the device of the distribution.
+
+        Raise an `InputError` if values are not counts, and validation is on.
 
         Parameters
         ----------
@@ -178,65 +191,80 @@ class CountDistribution(Distribution, ABC):
             arguments.check_counts("y", y, negative)
         return y
 
-    def _pair_counts(self, value: ArrayLike, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
-        """Broadcast counts with the batch; return them as a flat float64 array, and the broadcast shape."""
+    def _broadcast_counts(self, value: ArrayLike, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+        """Validate counts and broadcast them with `batch_shape`.
+
+        Return them as a flat float64 array, together with the broadcast shape.
+        """
         y = self.as_counts(value, negative)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return flatten_rows(y, shape), shape
 
     def _summarise(self, request: SummaryRequest, shape: torch.Size | None = None) -> Summaries:
-        """Compute the requested statistics of every row of `expand(shape)`; by default of the batch shape."""
+        """Compute the statistics in `request` for each distribution in `expand(shape)`, flattened to rows.
+
+        The default shape is `batch_shape`.
+        """
         shape = self.batch_shape if shape is None else shape
-        parts, levels = self._parts(shape), request.levels
-        if levels is not None and any(part.family is None for part in parts):
+        stacks, levels = self._component_stacks(shape), request.levels
+        if levels is not None and any(stack.family is None for stack in stacks):
             # Tables hold exp(log p) in the distribution's own dtype.
             slack = 16.0 * torch.finfo(self.dtype).eps * np.minimum(levels, 1.0 - levels)
             request = request._replace(levels=levels - slack)
-        return row_statistics.compute_summaries(parts, shape.numel(), request)
+        return row_statistics.compute_summaries(stacks, shape.numel(), request)
 
-    def _compute_sides(self, value: ArrayLike) -> Tensor:
-        """Compute P(Z <= y) and P(Z > y), in float64. Shape: (2, ...)."""
-        y, shape = self._pair_counts(value, negative=True)
+    def _compute_tails(self, value: ArrayLike) -> Tensor:
+        """Compute the lower tail P(Z <= y) and the upper tail P(Z > y) in float64.
+
+        Return both as one tensor (2, ...), where ... is the broadcast shape of the counts and the batch.
+        """
+        y, shape = self._broadcast_counts(value, negative=True)
         # Several counts of one row go along the last axis, so that its probabilities are computed once.
         lead, batch = _split_shape(shape, self.batch_shape)
         columns = np.ascontiguousarray(y.reshape(lead.numel(), batch.numel()).T)
-        both = torch.from_numpy(row_statistics.compute_sides(self._parts(batch), columns))
+        both = torch.from_numpy(row_statistics.compute_tails(self._component_stacks(batch), columns))
         return both.transpose(1, 2).reshape(2, *shape).to(self.device)
 
     # Public methods ---------------------------------------------------------------------------------------------------
 
     @without_gradient
     def cdf(self, value: Tensor) -> Tensor:
-        """Compute the cdf P(Z <= y), relatively accurate in the lower tail; 0 at negative integers.
+        """Compute the cdf P(Z <= y), which is 0 at negative integers.
+
+        The relative error is small even where the cdf is close to 0.
 
         Parameters
         ----------
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        return _round_down(self._compute_sides(value)[0], self.dtype)
+        return _round_down(self._compute_tails(value)[0], self.dtype)
 
     @without_gradient
     def survival(self, value: Tensor) -> Tensor:
-        """Compute the survival function P(Z > y), relatively accurate in the upper tail; 1 at negative integers.
+        """Compute the survival function P(Z > y), which is 1 at negative integers.
+
+        The relative error is small even where the survival function is close to 0.
 
         Parameters
         ----------
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        return self._compute_sides(value)[1].to(self.dtype)
+        return self._compute_tails(value)[1].to(self.dtype)
 
     @without_gradient
     def crps(self, value: Tensor) -> Tensor:
-        """Compute the continuous ranked probability score, sum_z (F(z) - 1[z >= y])^2; smaller is better.
+        """Compute the continuous ranked probability score (CRPS); smaller is better.
+
+        It is the sum of (F(z) - 1[z >= y])^2 over all counts z, with the cdf F.
 
         Parameters
         ----------
         value : Tensor
             Observed counts y; their shape broadcasts with `batch_shape`.
         """
-        y, shape = self._pair_counts(value)
+        y, shape = self._broadcast_counts(value)
         return self._to_tensor(self._summarise(SummaryRequest(y=y[:, None]), shape).scores, shape)
 
     @without_gradient
@@ -245,7 +273,7 @@ class CountDistribution(Distribution, ABC):
         return self._to_tensor(self._summarise(SummaryRequest(entropy=True)).moments[:, 3])
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Compute a quantile: the smallest count y with P(Z <= y) >= q.
+        """Compute quantiles: the smallest count y with P(Z <= y) >= q.
 
         Parameters
         ----------
@@ -264,18 +292,18 @@ class CountDistribution(Distribution, ABC):
         return self._to_tensor(self._quantiles(levels).T, shape)
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
-        """Compute quantiles of the flattened rows at levels (rows, n)."""
+        """Compute the quantiles at levels (rows, n) of the distributions, flattened to rows."""
         with torch.no_grad():
             return self._summarise(SummaryRequest(levels=levels)).quantiles
 
     @property
     def mode(self) -> Tensor:
-        """The most probable count, the smallest of several."""
+        """The most probable count. If several counts are equally probable, it is the smallest of them."""
         with torch.no_grad():
             return self._to_tensor(self._summarise(SummaryRequest()).moments[:, 2])
 
     def interval(self, coverage: float) -> tuple[Tensor, Tensor]:
-        """Compute the central prediction interval, with at most (1 - coverage) / 2 of the mass beyond either end.
+        """Compute central prediction intervals, with at most (1 - coverage) / 2 of the mass beyond either end.
 
         Parameters
         ----------
@@ -295,10 +323,10 @@ class CountDistribution(Distribution, ABC):
 
     @torch.no_grad()
     def narrowest_interval(self, level: ArrayLike) -> Interval:
-        """Find the shortest run of consecutive counts that has at least the probability `level`.
+        """Find the shortest interval of counts whose probability is at least `level`.
 
-        If several runs have this length, the most probable run is returned. If a distribution spans thousands of
-        counts, the run may be longer than necessary by a thousandth.
+        If several intervals are this short, the most probable one is returned. If a distribution spans thousands of
+        counts, the interval may be longer than necessary by a thousandth.
 
         Parameters
         ----------
@@ -322,7 +350,7 @@ class CountDistribution(Distribution, ABC):
         )
 
     def _interval_levels(self, level: ArrayLike) -> np.ndarray:
-        """Validate the levels of narrowest intervals, and expand them to one per row. Shape: (rows, 1)."""
+        """Validate the `level` of `narrowest_interval` and return one level per distribution, as an array (rows, 1)."""
         levels = torch.as_tensor(level, dtype=torch.float64, device="cpu")
         if needs_validation(self._check, levels):
             arguments.check_probabilities("level", levels)
@@ -335,11 +363,12 @@ class CountDistribution(Distribution, ABC):
 
     @torch.no_grad()
     def entry_levels(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Find the two coverage levels between which the narrowest interval starts to include a count.
+        """Find the levels between which the narrowest interval first includes a count.
 
-        The level of an interval is its probability. If counts follow the distribution and the pmf has one peak, a
-        number drawn uniformly between the two levels is uniform on [0, 1]. It is a score for conformal prediction whose
-        distribution does not depend on the size of counts.
+        As its level rises, the narrowest interval grows and includes one count after another. The level here is the
+        interval's probability. If the pmf has one peak, a number drawn uniformly between the two levels of an observed
+        count is uniform on [0, 1], whatever the distribution. This makes it a score for conformal prediction that does
+        not depend on the size of the counts.
 
         Parameters
         ----------
@@ -352,7 +381,7 @@ class CountDistribution(Distribution, ABC):
             The largest level whose interval excludes the count, and the smallest level whose interval includes it, in
             float64 and of shape `batch_shape`. They are equal if a distribution spans thousands of counts.
         """
-        y, shape = self._pair_counts(value)
+        y, shape = self._broadcast_counts(value)
         entries = torch.from_numpy(self._summarise(SummaryRequest(y=y[:, None], entries=True), shape).entries)
         outside, inside = entries.T.reshape(2, *shape).to(self.device)
         return outside, inside
@@ -361,7 +390,9 @@ class CountDistribution(Distribution, ABC):
     def summary(
         self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: ArrayLike | None = None
     ) -> Summary:
-        """Compute moments, quantiles, mode, CRPS and interval in one pass over the counts.
+        """Compute moments, quantiles and the mode, and on request CRPS, entropy and intervals.
+
+        This is faster than separate methods, because the probabilities of all counts are computed only once.
 
         Parameters
         ----------
@@ -377,7 +408,7 @@ class CountDistribution(Distribution, ABC):
         rows = self.batch_shape.numel()
         level_tensor = torch.as_tensor(levels, dtype=torch.float64, device="cpu")
         q = flatten_rows(level_tensor, (rows, level_tensor.shape[-1])).reshape(rows, level_tensor.shape[-1])
-        counts = None if y is None else self._pair_counts(y)[0][:, None]
+        counts = None if y is None else self._broadcast_counts(y)[0][:, None]
         interval_levels = None if interval_level is None else self._interval_levels(interval_level)
         results = self._summarise(SummaryRequest(q, counts, interval_levels, entropy=entropy))
         moments = self._to_tensor(results.moments.T, (6, *self.batch_shape))
@@ -388,7 +419,7 @@ class CountDistribution(Distribution, ABC):
         return Summary(mean, variance, within, between, quantiles, mode, scores, spread if entropy else None, interval)
 
     def sample(self, sample_shape: Sequence[int] = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
-        """Draw counts by inversion of the cdf, from uniforms in float64.
+        """Draw random counts: quantiles at uniformly distributed levels.
 
         Parameters
         ----------
@@ -410,7 +441,10 @@ class CountDistribution(Distribution, ABC):
 
 
 class Selected(CountDistribution):
-    """Elements of another distribution, selected by their positions in its flattened batch."""
+    """Distributions that are selected from another one, `base`, by their positions in its flattened batch.
+
+    `expand` and `_reshape` return this class for distributions that have no faster way.
+    """
 
     _base: CountDistribution
     _index: Tensor
@@ -438,7 +472,10 @@ class Selected(CountDistribution):
         return Selected(self._base, self._index[index])
 
     def _select(self, evaluate: Callable[[CountDistribution], Tensor]) -> Tensor:
-        """Evaluate the base at the rows of the selected elements, then pick the elements. Shape: (..., positions)."""
+        """Compute values for the rows of `base` that hold selected distributions, and keep those of the selected ones.
+
+        `evaluate` computes values for a distribution. Return a tensor (..., n) for n selected distributions.
+        """
         shape, flat = self._base.batch_shape, self._index.reshape(-1)
         if len(shape) < 2:
             values = evaluate(self._base.rows(flat) if shape else self._base)
@@ -449,12 +486,18 @@ class Selected(CountDistribution):
 
 
 def _split_shape(shape: torch.Size, batch_shape: torch.Size) -> tuple[torch.Size, torch.Size]:
-    """Split the broadcast shape of values and distributions into its leading axes and the axes of the batch."""
+    """Split a shape to which values and distributions broadcast into its leading axes and its batch axes.
+
+    The batch axes are the last ones, as many as `batch_shape` has.
+    """
     axes = len(shape) - len(batch_shape)
     return shape[:axes], shape[axes:]
 
 
 def _round_down(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert x to `dtype`, rounding down, so that icdf(cdf(y)) = y."""
+    """Convert x to a `dtype`, rounding down.
+
+    So cdf(y) never exceeds the exact value, and icdf(cdf(y)) is y and not the next count.
+    """
     rounded = x.to(dtype)
     return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)

@@ -1,4 +1,4 @@
-"""Normals as count distributions: values are rounded to the nearest integer, and values below 0 to 0."""
+"""Round Normals to counts: to the nearest integer, and to 0 if they are negative."""
 
 from math import cosh, exp, inf, log
 from typing import NamedTuple
@@ -22,7 +22,7 @@ NODES, WEIGHTS = (x[4:] for x in np.polynomial.legendre.leggauss(8))
 
 
 class DiscretizedNormalWeights(NamedTuple):
-    """The family (see `kernels.family`) of rounded Normals."""
+    """The probabilities of a rounded Normal, for compiled kernels (see `kernels.family`)."""
 
     loc: float
     scale: float
@@ -34,11 +34,13 @@ class DiscretizedNormalWeights(NamedTuple):
     def is_normalised(self):
         return True
 
-    def log_mass(self, y):
-        """Return log P(|X - y| < 1/2), and log P(X < 1/2) at y = 0, relatively accurate in both tails.
+    def log_weight(self, y):
+        """Return log P(y - 1/2 <= X < y + 1/2), or log P(X < 1/2) at y = 0, with a small relative error in both tails.
 
-        In narrow cells, the difference of two cdfs would lose digits. There, quadrature integrates the density divided
-        by its value at the centre, cosh(centre t) exp(-t^2 / 2). Other cells use log cdfs of the lower tail.
+        Let c = |y - loc| / scale. In a cell that is narrow compared with the Normal, the difference of two cdfs would
+        lose digits. The probability is then the width of the cell times the density at its centre, phi(c), times the
+        mean of cosh(c t) exp(-t^2 / 2) over the cell, by Gauss-Legendre quadrature; t is the distance from the centre
+        in units of scale. In wider cells, the probability is a difference of two cdfs in the lower tail.
         """
         loc, scale = self.loc, self.scale
         if y < 0.5:
@@ -54,20 +56,21 @@ class DiscretizedNormalWeights(NamedTuple):
         return upper + log(1.0 - exp(lower - upper))
 
     def score(self, y):
-        """Return zeros, as gradients are not supported."""
+        """Return zeros, because rounded Normals have no gradients."""
         return 0.0, 0.0, 0.0
 
-    def shape(self):
-        """Return the mean, at least 0, and the standard deviation."""
+    def estimate_shape(self):
+        """Return the mean (0 if it is negative), the standard deviation and infinity, the end of the support."""
         return max(self.loc + 0.5, 0.0), self.scale + 0.3, inf
 
 
 class Discretized(ParametricDistribution):
-    """A Normal rounded to counts: p(k) = P(k - 1/2 <= X < k + 1/2) for k >= 1, p(0) = P(X < 1/2).
+    """A Normal X that is rounded to counts: p(k) = P(k - 1/2 <= X < k + 1/2) for k >= 1, and p(0) = P(X < 1/2).
 
-    The scores of a rounded Normal are comparable with those of count distributions. Use `discretize` for mixtures.
+    Its scores, unlike those of a Normal, can be compared with the scores of count distributions. Use `discretize` for
+    mixtures.
 
-    The batch shape is that of `base`. Computation is in float64, results come in the parameters' dtype, without
+    The batch shape is that of `base`. Results are computed in float64, have the dtype of the parameters, and no
     gradients.
 
     Parameters
@@ -104,14 +107,15 @@ class Discretized(ParametricDistribution):
 
     @without_gradient
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute log p(y), finite and relatively accurate in both tails."""
+        """Compute log p(y), which is finite and accurate even far in the tails."""
         return super().log_prob(value)
 
 
 def discretize(dist: Distribution) -> CountDistribution:
-    """Round a Normal, or a mixture component by component, to a count distribution.
+    """Round a Normal, or every Normal of a mixture, to a count distribution.
 
-    The mass of [k - 1/2, k + 1/2) goes to k, and the mass below 0 to 0. A mixture keeps its weights.
+    The mass of [k - 1/2, k + 1/2) goes to the count k, and the mass below 0 to the count 0. The weights of a mixture
+    are kept.
 
     Parameters
     ----------

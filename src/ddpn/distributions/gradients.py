@@ -1,4 +1,4 @@
-"""Methods without a gradient: `backward` through their results raises an error."""
+"""Mark methods as having no gradient, so that `backward` through their results raises an error."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -40,7 +40,10 @@ class _Barrier(torch.autograd.Function):
 def without_gradient(
     method: Callable[Concatenate[Dist, Parameters], Tensor],
 ) -> Callable[Concatenate[Dist, Parameters], Tensor]:
-    """Decorate a method without a gradient, so that `backward` through its result raises an error."""
+    """Decorate a method that has no gradient: `backward` through its result raises an error.
+
+    Without the decorator, the result would look like a constant, and training on it would silently do nothing.
+    """
 
     @wraps(method)
     def call_without_gradient(self: Dist, /, *args: Parameters.args, **options: Parameters.kwargs) -> Tensor:

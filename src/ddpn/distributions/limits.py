@@ -12,7 +12,7 @@ from torch.distributions import Distribution
 
 from ddpn.distributions import arguments, row_statistics
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
-from ddpn.distributions.components import Part
+from ddpn.distributions.components import ComponentStack
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.families.poisson import Poisson
 from ddpn.distributions.modified import Modified
@@ -26,7 +26,9 @@ Dist = TypeVar("Dist", bound=Distribution)
 
 
 def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Tensor:
-    """Compute log P(low <= Z <= high), differentiable in the distribution's parameters, accurate in both tails.
+    """Compute log P(low <= Z <= high), with a small relative error in both tails.
+
+    The result is differentiable in the parameters of the distribution.
 
     Parameters
     ----------
@@ -65,7 +67,7 @@ def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Ten
 
 
 def as_bounds(dist: CountDistribution, low: Bound, high: Bound) -> tuple[Tensor, Tensor]:
-    """Convert bounds to float64 tensors on the device of the distribution."""
+    """Convert bounds to float64 tensors on the device of the distribution, and `high=None` to infinity."""
     high = torch.inf if high is None else high
     first, last = (torch.as_tensor(x, dtype=torch.float64, device=dist.device) for x in (low, high))
     return first.detach(), last.detach()
@@ -74,8 +76,8 @@ def as_bounds(dist: CountDistribution, low: Bound, high: Bound) -> tuple[Tensor,
 class Truncated(Modified):
     """A count distribution truncated to low <= Z <= high, normalised exactly.
 
-    p(y) = base.p(y) / P(low <= Z <= high) inside, 0 outside. All computation is in logarithms, so that the range may
-    have a tiny probability under the base.
+    p(y) = base.p(y) / P(low <= Z <= high) inside of this range, and 0 outside. The range may have a tiny probability
+    under `base`, because logarithms of probabilities are used throughout.
 
     Parameters
     ----------
@@ -106,8 +108,8 @@ class Truncated(Modified):
             raise InputError(f"base must be a count distribution of ddpn.distributions, got {type(base).__name__}.")
         first, last = as_bounds(base, low, high)
         if needs_validation(validate_args, first):
-            arguments.check_counts("low", first, negative=True)
-            arguments.check_counts("high", torch.where(torch.isposinf(last), 0.0, last), negative=True)
+            arguments.check_counts("low", first, allow_negative=True)
+            arguments.check_counts("high", torch.where(torch.isposinf(last), 0.0, last), allow_negative=True)
             if bool((first > last).any()):
                 raise InputError(
                     "low must be at most high, got low > high in some rows. Swap them, or drop these rows."
@@ -127,7 +129,10 @@ class Truncated(Modified):
                 )
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log probability of counts, minus infinity outside of the range; differentiable in the base."""
+        """Compute the log probability of counts. It is minus infinity outside of the range.
+
+        The result is differentiable in the parameters of `base`.
+        """
         y = self.as_counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         inside = (y >= self.low) & (y <= self.high)
@@ -142,7 +147,7 @@ class Truncated(Modified):
         return (self.base._log_mass(first, last) - self._log_total()).clamp(max=0.0)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
+        """Return the first and the last count of a window that holds all mass except for about e^-depth."""
         first, last = self.base.bracket(depth)
         low, high, span = self.low.to(first), self.high.to(first), last - first
         # If the range is in a tail of the base, the window has as many counts as the base's, from the end of the range
@@ -154,27 +159,30 @@ class Truncated(Modified):
         low, high = (x if x.dim() == 0 else change(x.expand(self.batch_shape)) for x in (self.low, self.high))
         return Truncated(base, low, high, validate_args=False)
 
-    def _parts(self, shape: torch.Size) -> list[Part]:
-        """Restrict the base's components to the range, each weighted by its mass there."""
-        parts = self.base._parts(shape)
-        if any(part.family is None for part in parts):
-            return super()._parts(shape)
+    def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:
+        """Return the components of `base`, restricted to the range, with weights in proportion to their mass there."""
+        stacks = self.base._component_stacks(shape)
+        if any(stack.family is None for stack in stacks):
+            return super()._component_stacks(shape)
         low, high = (flatten_rows(x, shape)[:, None] for x in (self.low, self.high))
-        inner, logs = zip(*(part.restrict(low, high) for part in parts), strict=True)
+        inner, logs = zip(*(stack.restrict(low, high) for stack in stacks), strict=True)
         with np.errstate(divide="ignore", invalid="ignore"):
-            pairs = zip(parts, logs, strict=True)
-            joint = np.hstack([log_p if part.weight is None else log_p + np.log(part.weight) for part, log_p in pairs])
+            pairs = zip(stacks, logs, strict=True)
+            joint = np.hstack(
+                [log_p if stack.weight is None else log_p + np.log(stack.weight) for stack, log_p in pairs]
+            )
             shares = np.exp(joint - joint.max(1, keepdims=True))
             shares /= shares.sum(1, keepdims=True)
-        weights = np.split(shares, np.cumsum([part.size for part in parts])[:-1], axis=1)
-        return [part._replace(weight=weight) for part, weight in zip(inner, weights, strict=True)]
+        weights = np.split(shares, np.cumsum([stack.size for stack in stacks])[:-1], axis=1)
+        return [stack._replace(weight=weight) for stack, weight in zip(inner, weights, strict=True)]
 
 
 class Censored(Modified):
-    """The distribution of min(Z, limit): counts from `limit` on are recorded as "limit or more".
+    """The distribution of a count Z that is recorded as min(Z, limit): the limit stands for "limit or more".
 
     `log_prob` is the likelihood of a right-censored count. `crps` is the threshold-weighted score of Gneiting and
-    Ranjan (2011), which compares cdfs below the limit only. Both are proper if limits do not depend on the counts.
+    Ranjan (2011), which compares cdfs only below the limit. Both are proper scores if limits do not depend on the
+    counts.
 
     Parameters
     ----------
@@ -211,7 +219,10 @@ class Censored(Modified):
         super().__init__(shape, validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute log P(Z = y) below the limit and log P(Z >= limit) at it; differentiable in the base."""
+        """Compute log P(Z = y) below the limit, and log P(Z >= limit) for y = limit.
+
+        The result is differentiable in the parameters of `base`.
+        """
         y = self.as_counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, limit = y.double().expand(shape), self.limit.expand(shape)
@@ -229,29 +240,32 @@ class Censored(Modified):
     def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> "Censored":
         return Censored(base, change(self.limit), validate_args=False)
 
-    def _pair_counts(self, value: ArrayLike, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
-        y, shape = super()._pair_counts(value, negative)
+    def _broadcast_counts(self, value: ArrayLike, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+        y, shape = super()._broadcast_counts(value, negative)
         return np.minimum(y, flatten_rows(self.limit, shape)), shape
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
         return np.minimum(super()._quantiles(levels), flatten_rows(self.limit, self.batch_shape)[:, None])
 
-    def _parts(self, shape: torch.Size) -> list[Part]:
-        """Split each component of the base into a part below the limit and a point mass at the limit."""
+    def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:
+        """Return each component of `base` as two: its part below the limit, and a point mass at the limit.
+
+        The weights are the component's probabilities of both parts.
+        """
         limit = flatten_rows(self.limit, shape)[:, None]
         inner, points = [], []
-        for part in self.base._parts(shape):
-            at = np.repeat(limit, part.size, axis=1)
-            if part.table is not None:
-                table = Censored(part.table, torch.from_numpy(at).reshape(-1), validate_args=False)
-                inner.append(part._replace(table=table))
+        for stack in self.base._component_stacks(shape):
+            at = np.repeat(limit, stack.size, axis=1)
+            if stack.table is not None:
+                table = Censored(stack.table, torch.from_numpy(at).reshape(-1), validate_args=False)
+                inner.append(stack._replace(table=table))
                 continue
-            sides = row_statistics.compute_sides([part.separate()], at.reshape(-1, 1) - 1.0)
+            sides = row_statistics.compute_tails([stack.separate()], at.reshape(-1, 1) - 1.0)
             below, beyond = sides.reshape(2, *at.shape)
-            weight = np.ones_like(below) if part.weight is None else part.weight
-            high = at - 1.0 if part.high is None else np.minimum(at - 1.0, part.high)
-            inner.append(part._replace(weight=weight * below, high=high))
-            point = part._replace(family=Poisson.family, parameters=(np.ones_like(below),), low=at, high=at)
+            weight = np.ones_like(below) if stack.weight is None else stack.weight
+            high = at - 1.0 if stack.high is None else np.minimum(at - 1.0, stack.high)
+            inner.append(stack._replace(weight=weight * below, high=high))
+            point = stack._replace(family=Poisson.family, parameters=(np.ones_like(below),), low=at, high=at)
             points.append(point._replace(weight=weight * beyond))
         return inner + points
 
@@ -260,9 +274,10 @@ class Censored(Modified):
 
 
 def truncate_rows(dist: Dist, lower: RowBound, upper: RowBound) -> Dist | Truncated:
-    """Truncate each row's distribution to the counts from `lower` to `upper`; None means no bound.
+    """Truncate the distribution of each row to the counts from `lower` to `upper`; None means no bound.
 
-    Shape: dist (N,) or (N, k); bounds (N,), a number, or tensors that broadcast.
+    Shape: the batch shape of `dist` is (rows,) or (rows, k). A bound is a number, an array (rows,), or a tensor that
+    broadcasts with the batch shape.
     """
     if lower is None and upper is None:
         return dist
@@ -271,18 +286,18 @@ def truncate_rows(dist: Dist, lower: RowBound, upper: RowBound) -> Dist | Trunca
 
 
 def apply_record_limits(dist: Distribution, sample: CountRows[object, Tensor]) -> Distribution:
-    """Truncate each row's distribution to the row's bounds, and censor it at the row's recording limit.
+    """Truncate the distribution of each row to the bounds in `sample`, and censor it at the recording limit.
 
     A count equal to the limit then stands for that many or more: `log_prob` is the likelihood of a right-censored
-    count, and `crps` compares cdfs below the limit only.
+    count, and `crps` compares cdfs only below the limit.
     """
     return censor_rows(truncate_rows(dist, sample.lower, sample.upper), sample.limit)
 
 
 def censor_rows(dist: Dist, limit: RowBound) -> Dist | Censored:
-    """Censor each row's distribution at the row's recording limit; None means no limit.
+    """Censor the distribution of each row at its recording limit; None means no limit.
 
-    Shape: as in `truncate_rows`.
+    Shapes: as in `truncate_rows`.
     """
     if isinstance(dist, Modified) and dist.changes_cdf_only:
         return dist._modify(censor_rows(dist.base, limit), lambda x: x)
@@ -290,7 +305,10 @@ def censor_rows(dist: Dist, limit: RowBound) -> Dist | Censored:
 
 
 def _align_bound(bound: Tensor | float | np.ndarray, dist: Distribution) -> Tensor | float:
-    """Reshape an array of one bound per row, so that it broadcasts with distributions (rows,) or (rows, k)."""
+    """Reshape an array of one bound per row so that it broadcasts with a batch of shape (rows,) or (rows, k).
+
+    Numbers and tensors are returned unchanged.
+    """
     if not isinstance(bound, np.ndarray):
         return bound
     return torch.from_numpy(bound).reshape(-1, *[1] * (len(dist.batch_shape) - 1))

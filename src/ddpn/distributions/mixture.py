@@ -12,17 +12,17 @@ from torch.distributions import Distribution, Normal, constraints
 from ddpn.distributions import arguments, continuous
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
 from ddpn.distributions.batch_shapes import join_stacks, reshape_batch, select_rows
-from ddpn.distributions.components import Part
+from ddpn.distributions.components import ComponentStack
 from ddpn.distributions.count import CountDistribution
 from ddpn.runtime.errors import InputError
 
 
 class Mixture(Distribution):
-    """A weighted mixture of K distributions, p(y) = sum_k w_k p_k(y) (Section 3.4).
+    """A weighted mixture of K distributions, p(y) = sum_k w_k p_k(y) (Section 3.4 of the paper).
 
-    Components are count distributions, of one or several families, or torch's Normals. The variance splits exactly into
-    `aleatoric` (mean of variances) and `epistemic` (variance of means), the entropy into `expected_entropy` and
-    `mutual_information`.
+    Components are count distributions, of one or several families, or torch's Normals. The variance is the sum of
+    `aleatoric`, the mean of the components' variances, and `epistemic`, the variance of their means. The entropy is the
+    sum of `expected_entropy` and `mutual_information`.
 
     Parameters
     ----------
@@ -83,7 +83,9 @@ class Mixture(Distribution):
         weights: Tensor | Sequence[float] | None = None,
         validate_args: bool | None = None,
     ) -> "Mixture":
-        """Make a mixture of the components of several stacks, in order.
+        """Make a mixture of all components of several stacks, in order.
+
+        A stack is a distribution whose last batch axis enumerates components.
 
         Parameters
         ----------
@@ -134,7 +136,7 @@ class Mixture(Distribution):
 
     @property
     def weights(self) -> Tensor:
-        """Normalised weights. Shape: (K,), or (..., K) for weights per row."""
+        """Mixture weights, with sum 1. Shape: (K,), or (..., K) if each row has its own weights."""
         return (
             self._like.new_full((self.size,), 1.0 / self.size)
             if self._weights is None
@@ -145,7 +147,10 @@ class Mixture(Distribution):
         return values.mean(-1) if self._weights is None else (self._weights.to(values.dtype) * values).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log probability (density), differentiable in the components' parameters and in the weights."""
+        """Compute the log probability, or the log density of a mixture of Normals.
+
+        The result is differentiable in the parameters of the components and in the weights.
+        """
         y = torch.as_tensor(value).unsqueeze(-1)
         log_p = _join([stack.log_prob(y) for stack in self._stacks])
         if self._weights is None:
@@ -187,7 +192,7 @@ class Mixture(Distribution):
         return self._with([s.expand((*batch_shape, s.batch_shape[-1])) for s in self._stacks], self._weights)
 
     def rows(self, index: Tensor) -> Self:
-        """Select rows along the first batch axis."""
+        """Select distributions along the first batch axis, by a tensor `index` of positions."""
         return self._with(
             [select_rows(stack, index) for stack in self._stacks], self._change_weights(lambda x: x[index])
         )
@@ -203,7 +208,7 @@ class Mixture(Distribution):
         return change(weights.expand(*self.batch_shape, self.size))
 
     def _flatten(self) -> Self:
-        """Replace nested mixtures by their components."""
+        """Return the same mixture without nesting: components that are mixtures are replaced by their components."""
         if not any(isinstance(stack, Mixture) for stack in self._stacks):
             return self
         stacks, weights = [], []
@@ -245,12 +250,12 @@ def _class_for(components: Distribution | Sequence[Distribution]) -> type["Mixtu
 
 
 def _join(values: Sequence[Tensor]) -> Tensor:
-    """Concatenate the values of all stacks. Shape: (..., K)."""
+    """Concatenate tensors (..., k_i), one per stack of components, to a tensor (..., K)."""
     return values[0] if len(values) == 1 else torch.cat(list(values), dim=-1)
 
 
 class CountMixture(Mixture, CountDistribution):
-    """A mixture of count distributions."""
+    """A mixture of count distributions; `Mixture` returns it."""
 
     _stacks: tuple[CountDistribution, ...]
 
@@ -265,7 +270,7 @@ class CountMixture(Mixture, CountDistribution):
         return weighted_logsumexp(log_p, self.weights.to(log_p.dtype) if self._weights is None else self._weights)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
+        """Return the first and the last count of a window that holds all mass except for about e^-depth."""
         ends = [stack.bracket(depth) for stack in self._stacks]
         first, last = (torch.cat([pair[i].to(self._like) for pair in ends], dim=-1) for i in (0, 1))
         used = self.weights > 0
@@ -281,14 +286,14 @@ class CountMixture(Mixture, CountDistribution):
         weights = () if self._weights is None else (self._weights,)
         return tuple(t for stack in self._stacks for t in stack._leaves()) + weights
 
-    def _parts(self, shape: torch.Size) -> list[Part]:
+    def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:
         whole = self.weights if self._weights is None else self._weights
         weights = flatten_rows(whole, (*shape, self.size)).reshape(-1, self.size)
         parts, start = [], 0
         for stack in self._stacks:
             k = stack.batch_shape[-1]
             stack_weights = weights[:, start : start + k]
-            parts += [part.join(stack_weights, start) for part in stack._parts(torch.Size((*shape, k)))]
+            parts += [part.join(stack_weights, start) for part in stack._component_stacks(torch.Size((*shape, k)))]
             start += k
         return parts
 
@@ -301,7 +306,7 @@ def _raise_for_normals(self: Mixture, *args: object, **options: object) -> NoRet
 
 
 class ContinuousMixture(Mixture):
-    """A mixture of Normals."""
+    """A mixture of Normals; `Mixture` returns it."""
 
     components: Normal
     support = constraints.real
@@ -309,35 +314,35 @@ class ContinuousMixture(Mixture):
     mode = property(_raise_for_normals)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Compute P(Z <= y)."""
+        """Compute the cdf P(Z <= y)."""
         y = torch.as_tensor(value).unsqueeze(-1)
         return self._average(_join([stack.cdf(y) for stack in self._stacks]))
 
     def survival(self, value: Tensor) -> Tensor:
-        """Compute P(Z > y)."""
+        """Compute the survival function P(Z > y)."""
         return 1.0 - self.cdf(value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Compute the quantile: the y with P(Z <= y) = q."""
+        """Compute quantiles: the y with P(Z <= y) = q."""
         q = torch.as_tensor(value)
         if needs_validation(self._check, q):
             arguments.check_probabilities("q", q)
         with torch.no_grad():
-            return continuous.quantile(self._flatten(), q)
+            return continuous.find_mixture_quantile(self._flatten(), q)
 
     def crps(self, value: Tensor) -> Tensor:
-        """Compute the continuous ranked probability score in closed form."""
+        """Compute the continuous ranked probability score, by a closed formula."""
         simple = self._flatten()
         normal = simple.components
         return continuous.normal_mixture_crps(normal.loc, normal.scale, torch.as_tensor(value), simple.weights)
 
     def interval(self, coverage: float) -> tuple[Tensor, Tensor]:
-        """Compute the central interval (low, high), with (1 - coverage) / 2 of the mass on either side."""
+        """Compute central intervals: tensors low and high, with (1 - coverage) / 2 of the mass on either side."""
         tail = torch.full_like(self.mean, 0.5 * (1.0 - arguments.check_coverage(coverage)))
         return self.icdf(tail), self.icdf(1.0 - tail)
 
     def sample(self, sample_shape: Sequence[int] = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
-        """Draw a component at random, then a value of this component by inversion of its cdf."""
+        """Draw random values: for each, a component at random, and then a value of this component."""
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
             u = torch.rand(2, *shape, dtype=torch.float64, device=self._like.device, generator=generator)
@@ -349,7 +354,10 @@ class ContinuousMixture(Mixture):
 
 
 class _MixedMixture(Mixture):
-    """A mixture of count distributions and Normals, which has only moments; `discretize` rounds the Normals."""
+    """A mixture of count distributions and Normals; `Mixture` returns it.
+
+    It has a mean and a variance only. `discretize` turns it into a count distribution by rounding the Normals.
+    """
 
     log_prob = cdf = survival = icdf = crps = interval = entropy = sample = _raise_for_normals
     mode = property(_raise_for_normals)
@@ -358,7 +366,10 @@ class _MixedMixture(Mixture):
 def _normalise_weights(
     weights: Tensor | Sequence[float], size: int, device: torch.device, validate_args: bool | None
 ) -> Tensor:
-    """Validate mixture weights, and convert them to float64 with sum 1 along the last axis, of length `size`."""
+    """Validate mixture weights and convert them to float64, with sum 1 along the last axis.
+
+    Raise an `InputError` if this axis has not the length `size`.
+    """
     weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
     if weights.dim() == 0 or weights.shape[-1] != size:
         raise InputError(f"weights must have a last axis of {size}, got shape {tuple(weights.shape)}.")
@@ -368,7 +379,10 @@ def _normalise_weights(
 
 
 def weighted_logsumexp(logs: Tensor, weights: Tensor) -> Tensor:
-    """Compute log sum_k w_k exp(logs_k) over the last axis, differentiable in both, also where a weight is 0."""
+    """Compute log sum_k w_k exp(logs_k) over the last axis.
+
+    The result is differentiable in `logs` and `weights`, even where a weight is 0.
+    """
     with torch.no_grad():
         top = torch.where(weights > 0, logs, -torch.inf).amax(-1, keepdim=True)
         top = torch.where(torch.isfinite(top), top, 0.0)
@@ -378,7 +392,11 @@ def weighted_logsumexp(logs: Tensor, weights: Tensor) -> Tensor:
 
 
 def weighted_log_masses(log_masses: Tensor, weights: Tensor) -> Tensor:
-    """Compute log sum_k w_k exp(log_masses_k) over the last axis, relatively accurate also close to 0."""
+    """Compute log sum_k w_k exp(log_masses_k) over the last axis, the log probability of an event under a mixture.
+
+    `log_masses` are its log probabilities under the components. Where the result is close to 0, its relative error is
+    small, because probabilities of the complement are added.
+    """
     missing = (weights * torch.expm1(log_masses)).sum(-1)
     most = missing.detach() > -0.5
     empty = ((weights > 0) & (log_masses > -torch.inf)).logical_not().all(-1)

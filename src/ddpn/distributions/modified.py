@@ -1,4 +1,4 @@
-"""`Modified`: the base class of count distributions that are made from another one."""
+"""`Modified`: the base class of distributions that modify another count distribution."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from ddpn.distributions.count import CountDistribution
 
 
 class Modified(CountDistribution):
-    """A count distribution made from another one, its `base`, which has the same batch shape."""
+    """A count distribution that modifies another one, `base`, such as a truncation. Both have the same batch shape."""
 
     base: CountDistribution
     #: True if the class maps the cdf of its base. The base can then be censored instead of the result.
@@ -20,14 +20,17 @@ class Modified(CountDistribution):
 
     @abstractmethod
     def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> Self:
-        """Apply the same modification to another base; `change` maps parameters to the shape of that base."""
+        """Apply the same modification to `base`, a distribution with another batch shape.
+
+        `change` maps parameters of the modification, such as bounds, from the old batch shape to that of `base`.
+        """
 
     def rows(self, index: Tensor) -> Self:
-        """Select rows along the first batch axis."""
+        """Select distributions along the first batch axis, by a tensor `index` of positions."""
         return self._change_base(self.base.rows(index), lambda x: x[index])
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Self:
-        """Repeat the distributions along new or singleton batch axes."""
+        """Return the distributions with a larger batch shape, repeated along new axes and axes of length 1."""
         shape = torch.Size(batch_shape)
         return self._change_base(self.base.expand(shape), lambda x: x.expand(shape))
 

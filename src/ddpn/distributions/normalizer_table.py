@@ -1,10 +1,14 @@
-"""Compute log p of Double Poissons with the precision of float32, for training: log c is looked up instead of summed.
+"""Fast log probabilities of Double Poissons for training, with the precision of float32.
 
-The table holds bicubic splines over log mu and log gamma, for gamma up to 4 or mu / gamma above 1.3. Elsewhere, most
-mass is on few integers and log c oscillates with mu, so the kernel computes the sum. The error is below 2e-6 for log c,
-and below 1e-5 for its slopes. A second table, which most fits never need, serves variances above 400 times the mean.
-Beyond the largest mu of a table, log c depends on gamma mu alone if gamma mu is large. The error is 1 / (12 mu) from
-the series of log c, and sqrt(gamma) e^(-gamma mu) from the counts near 0.
+The normalising constant c(mu, gamma) is interpolated in a table instead of being summed. The table has bicubic splines
+of log c and its slopes over log mu and log gamma. Its error is below 2e-6 for log c, and below 1e-5 for the slopes.
+
+- The table is used if gamma is at most 4, or mu / gamma is above 1.3. Otherwise, most mass is on few integers and log
+  c oscillates with mu, so the caller computes the sum.
+- A second table, which most fits never need, is for smaller gammas: variances above 400 times the mean.
+- If mu is beyond a table and gamma mu is at least 10, the entry with the largest mu and the same gamma mu is used,
+  because log c then depends on gamma mu alone. The error of this is 1 / (12 mu), from the series of log c, and
+  sqrt(gamma) e^(-gamma mu), from the counts near 0.
 """
 
 import math
@@ -28,11 +32,10 @@ NODES_PER_UNIT, MARGIN_NODES = 16, 12
 
 
 def log_probs(table, ends, inputs, results):
-    """Write log p and its derivatives in mu and gamma (3, n) to `results`, from y, mu and gamma (3, n).
+    """Write log p(y) and its derivatives in mu and gamma to `results` (3, n), for `inputs` (3, n): y, mu and gamma.
 
-    Results are NaN beyond the table.
-
-    Shape: table (n_mu, n_gamma, 3), its ends (4,).
+    `table` (n_mu, n_gamma, 3) is a result of `compute_table`, and `ends` are the first and last log mu, and the first
+    and last log gamma. Results are NaN for mu and gamma that the table does not support.
     """
     splines = np.zeros(3)
     low_mu, high_mu, low, high = ends[0], ends[1], ends[2], ends[3]
@@ -59,21 +62,28 @@ def log_probs(table, ends, inputs, results):
 
 
 def interpolate(table, x, y, splines):
-    """Evaluate three splines at (x, y), from the four nearest nodes on each axis."""
+    """Evaluate three bicubic splines at one point, and write their values to `splines`.
+
+    x and y are the point's coordinates in units of the distance between nodes. The four nearest nodes on each axis
+    contribute, with their spline coefficients in `table`.
+    """
     i, j = int(x), int(y)
     s, t = x - i, y - j
     for k in range(3):
         splines[k] = 0.0
     for a in range(4):
-        w = weigh_node(a, s)
+        w = compute_node_weight(a, s)
         for b in range(4):
-            weight = w * weigh_node(b, t)
+            weight = w * compute_node_weight(b, t)
             for k in range(3):
                 splines[k] += weight * table[i - 1 + a, j - 1 + b, k]
 
 
-def weigh_node(a, s):
-    """Return the weight of node a (0 to 3) in a cubic B-spline, at the point a share s from node 1 to node 2."""
+def compute_node_weight(a, s):
+    """Return the weight of one of four neighbouring nodes in a cubic B-spline.
+
+    The nodes a = 0, ..., 3 are at -1, 0, 1 and 2, and the spline is evaluated at s between 0 and 1.
+    """
     if a == 0:
         return (1.0 - s) ** 3 / 6.0
     if a == 1:
@@ -86,10 +96,10 @@ def weigh_node(a, s):
 def compute_table(
     log_prob: Callable[[np.ndarray, np.ndarray], np.ndarray], ends: tuple[float, ...] = USUAL
 ) -> np.ndarray:
-    """Compute the spline coefficients of log c and its slopes in log mu and log gamma.
+    """Compute the spline coefficients of log c, and of its derivatives in log mu and log gamma.
 
-    `log_prob` returns log p(0) and its derivatives in mu and gamma, from which log c follows: log p(0) is log(gamma) /
-    2 - gamma mu - log c.
+    `log_prob` is a function of mu and gamma that returns log p(0) and its derivatives in mu and gamma. log c follows
+    from log p(0) = log(gamma) / 2 - gamma mu - log c. `ends` are the ranges of log mu and log gamma.
     """
     axes = [_nodes(*ends[:2]), _nodes(*ends[2:])]
     u, v = (x.ravel() for x in np.meshgrid(*axes, indexing="ij"))

@@ -1,4 +1,4 @@
-"""Count distributions whose parameters have the shape of the batch."""
+"""`ParametricDistribution`: the base class of families such as the Poisson, which are defined by parameters."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -12,7 +12,7 @@ from torch.distributions import Distribution
 
 from ddpn.distributions import calls, torch_formulas
 from ddpn.distributions.arguments import broadcast_shapes, expand_to, flatten_rows, is_transformed
-from ddpn.distributions.components import Part
+from ddpn.distributions.components import ComponentStack
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.kernels import loops
@@ -21,10 +21,12 @@ from ddpn.runtime.errors import DDPNError
 
 
 class ParametricDistribution(CountDistribution):
-    """Base class of distributions with compiled kernels. `family` has the formulas, `_names` the names of parameters.
+    """Base class of distributions that are defined by one to three parameters of shape `batch_shape`.
 
-    A subclass may define `torch_log_prob(y, *parameters)`, a formula in torch operations and float64, for GPUs and
-    `torch.func`. Without this method, tensors on a GPU are copied to the CPU and back.
+    A subclass has a `family`, with the formulas for compiled kernels (`kernels.family`), and `_names`, the names of its
+    parameters. It may also have a static method `torch_log_prob(y, *parameters)`, a formula for float64 tensors in
+    torch operations, which is used on GPUs and in `torch.func` transforms. Without this method, tensors on a GPU are
+    copied to the CPU and back, and there is no support for `torch.func`.
     """
 
     family: ClassVar[type[Family]]
@@ -42,15 +44,21 @@ class ParametricDistribution(CountDistribution):
         return new
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log probability of counts, differentiable twice in the parameters."""
+        """Compute the log probability of counts. It can be differentiated twice in the parameters."""
         return self._compute_log_prob(self.as_counts(value), "log_prob").to(self.dtype)
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
-        """Compute `log_prob` with the precision of float32, which some families do faster, and without validation."""
+        """Compute `log_prob` without validation and with the precision of float32.
+
+        Some families have a faster formula of this precision.
+        """
         return self._compute_log_prob(torch.as_tensor(value), "float32")
 
     def _compute_log_prob(self, y: Tensor, name: str) -> Tensor:
-        """Compute log p(y) in float64 and with gradients, by a kernel or by the formula in torch."""
+        """Compute log p(y) in float64, with gradients in the parameters.
+
+        It uses the kernel `name` (see `evaluate_kernel`), or `torch_log_prob` where kernels cannot read the tensors.
+        """
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, *parameters = (expand_to(x, shape) for x in (y, *self._parameters()))
         if self.torch_log_prob is not None and torch_formulas.needs_torch(y, *parameters):
@@ -59,42 +67,51 @@ class ParametricDistribution(CountDistribution):
 
     @classmethod
     def evaluate_kernel(cls, name: str, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Evaluate a kernel and its derivatives, (4, rows), for columns of counts and parameters, (rows,) each.
+        """Evaluate a log probability and its derivatives in the parameters for many rows.
 
         Parameters
         ----------
         name : {"log_prob", "log_range", "float32"}
-            The kernel; "float32" is "log_prob" with the precision of float32, which is faster for some families.
-        columns : sequence of array
-            The inputs of the kernel, in float64.
+            The kernel. "log_prob" computes log p(y), and "log_range" log P(low <= Z <= high). "float32" is "log_prob"
+            with the precision of float32, which is faster for some families.
+        columns : sequence of array, (rows,) each
+            The inputs of the kernel in float64: y, or low and high, and then the parameters.
+
+        Returns
+        -------
+        array, (4, rows)
+            The logarithm and three derivatives, 0 for missing parameters. "float32" may leave out the last derivative.
         """
-        log_prob = loops.compute_log_masses if is_family_normalised(cls.family) else loops.compute_log_probs
+        log_prob = loops.compute_normalised_log_probs if is_family_normalised(cls.family) else loops.compute_log_probs
         function = loops.compute_log_ranges if name == "log_range" else log_prob
         return calls.call_per_row(function, cls.family, columns, 4)
 
     def rows(self, index: Tensor) -> Self:
-        """Select rows along the first batch axis."""
+        """Select distributions along the first batch axis, by a tensor `index` of positions."""
         return self._map_parameters(lambda x: x[index])
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Self:
-        """Repeat the distributions along new or singleton batch axes."""
+        """Return the distributions with a larger batch shape, repeated along new axes and axes of length 1."""
         return self._map_parameters(lambda x: x.expand(torch.Size(batch_shape)))
 
     def _reshape(self, shape: Sequence[int]) -> Self:
         return self._map_parameters(lambda x: x.reshape(tuple(shape)))
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
+        """Return the first and the last count of a window that holds all mass except for about e^-depth."""
         first, last = self._call_per_row(loops.compute_extents, 2, np.full(self.batch_shape.numel(), float(depth)))
         return self._to_tensor(first), self._to_tensor(last)
 
     def _call_per_row(self, function: Callable[..., None], results: int, *columns: np.ndarray) -> np.ndarray:
-        """Call a kernel with columns (rows,) and the parameters of every row. Shape: (results, rows)."""
+        """Call a kernel with the parameters of all distributions, flattened to rows.
+
+        `columns` are inputs (rows,) that precede the parameters. Return an array (n_results, rows).
+        """
         parameters = [flatten_rows(x, self.batch_shape) for x in self._parameters()]
         return calls.call_per_row(function, self.family, [*columns, *parameters], results)
 
     def _moments(self) -> np.ndarray:
-        """Compute mean and variance of every row. Shape: (2, rows)."""
+        """Compute the mean and the variance of all distributions, flattened to rows. Shape: (2, rows)."""
         return self._call_per_row(loops.compute_moments, 2)
 
     @property
@@ -110,7 +127,9 @@ class ParametricDistribution(CountDistribution):
         return self._to_tensor(self._moments()[1])
 
     def information(self) -> dict[str, Tensor]:
-        """Compute the diagonal of the Fisher information: the expected second derivative of -log p in each parameter.
+        """Compute the diagonal of the Fisher information, by parameter name.
+
+        It is the expected second derivative of -log p(Z) in each parameter.
 
         Examples
         --------
@@ -124,8 +143,8 @@ class ParametricDistribution(CountDistribution):
     def _leaves(self) -> tuple[Tensor, ...]:
         return self._parameters()
 
-    def _parts(self, shape: torch.Size) -> list[Part]:
-        return [Part(self.family, tuple(flatten_rows(x, shape)[:, None] for x in self._parameters()))]
+    def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:
+        return [ComponentStack(self.family, tuple(flatten_rows(x, shape)[:, None] for x in self._parameters()))]
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         shape = broadcast_shapes(low=tuple(low.shape), high=tuple(high.shape), batch=tuple(self.batch_shape))
@@ -140,14 +159,17 @@ class ParametricDistribution(CountDistribution):
 def _call_kernel(
     kind: type[ParametricDistribution], name: str, counts: tuple[Tensor, ...], parameters: Sequence[Tensor]
 ) -> Tensor:
-    """Compute a log probability by a kernel, with gradients. All tensors have one shape."""
+    """Evaluate the kernel `name` of a distribution class, with gradients in the parameters.
+
+    `counts` are y, or low and high. All tensors have one shape.
+    """
     if is_transformed(*counts, *parameters):
         raise DDPNError(f"{kind.__name__} has no formula for torch.func and torch.compile. Use torch.autograd instead.")
     return _Kernel.apply(kind, name, counts, *parameters)
 
 
 class _KernelContext(FunctionCtx):
-    """The context of an autograd function, with the values that `_Kernel` and `_Slopes` save for `backward`."""
+    """The context of `_Kernel` and `_Slopes`: what their forward passes save for `backward`."""
 
     kind: type[ParametricDistribution]
     name: str
@@ -156,7 +178,10 @@ class _KernelContext(FunctionCtx):
 
 
 class _Kernel(torch.autograd.Function):
-    """Autograd function of a log probability, whose value and derivatives come from a kernel."""
+    """Autograd function whose value and gradient are both computed by one call of a kernel.
+
+    Second derivatives come from the formula in torch operations, or from `_Slopes` if there is no formula.
+    """
 
     @staticmethod
     def forward(
@@ -186,7 +211,10 @@ class _Kernel(torch.autograd.Function):
 def _evaluate_kernel(
     kind: type[ParametricDistribution], name: str, counts: Sequence[Tensor], parameters: Sequence[Tensor]
 ) -> Tensor:
-    """Evaluate a kernel for tensors; return values and derivatives. Shape: (1 + derivatives, ...)."""
+    """Evaluate the kernel `name` of a distribution class for tensors of one shape.
+
+    Return a tensor (1 + derivatives, ...): the logarithm, and its derivatives in the parameters.
+    """
     columns = [flatten_rows(x, x.shape) for x in (*counts, *parameters)]
     outputs = torch.from_numpy(kind.evaluate_kernel(name, columns))
     return outputs.reshape(len(outputs), *parameters[0].shape).to(parameters[0].device)
@@ -195,7 +223,10 @@ def _evaluate_kernel(
 def _differentiate_formula(
     formula: Callable[..., Tensor], y: Tensor, grad: Tensor, parameters: Sequence[Tensor]
 ) -> list[Tensor | None]:
-    """Differentiate log p by its formula in torch and multiply by `grad`; the result is differentiable again."""
+    """Differentiate a formula of log p(y) in torch operations, and multiply its derivatives by `grad`.
+
+    Return one tensor per parameter, or None if it needs no gradient. The tensors can be differentiated again.
+    """
     total = formula(y.double(), *(x.double() for x in parameters)).sum()
     leaves = [x for x in parameters if x.requires_grad]
     # `grad` is multiplied afterwards: it may itself depend on the logarithms, as in a mixture.
@@ -204,7 +235,10 @@ def _differentiate_formula(
 
 
 class _Slopes(torch.autograd.Function):
-    """Autograd function of a kernel's derivatives. Second derivatives are central differences, exact to six digits."""
+    """Autograd function of the derivatives that a kernel computes.
+
+    Its gradient, the second derivatives of log p, consists of central differences, which are accurate to six digits.
+    """
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""Count distributions whose cdf is recalibrated: F'(y) = G(F(y)) with a monotone map G."""
+"""Recalibrated count distributions: a monotone map G turns a cdf F(y) into G(F(y))."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -24,8 +24,8 @@ _ROUNDING = 1e-14
 class MonotoneMap(NamedTuple):
     """A strictly increasing, piecewise-linear map of [0, 1] onto itself, defined by its values at knots.
 
-    Slopes are positive and finite, also in the outermost pieces. So no count gets a probability of 0, and the tails of
-    a distribution are multiplied by a constant.
+    All slopes are positive and finite. So recalibration gives no count the probability 0, and multiplies the
+    probabilities far in a tail by a constant.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class MonotoneMap(NamedTuple):
 
     @classmethod
     def from_knots(cls, at: ArrayLike, value: ArrayLike) -> "MonotoneMap":
-        """Validate knots and values, and make a map from them.
+        """Make a map from its knots and its values there. Raise an `InputError` if they do not increase from 0 to 1.
 
         Parameters
         ----------
@@ -62,22 +62,22 @@ class MonotoneMap(NamedTuple):
 
     @property
     def slope(self) -> Tensor:
-        """The slope of each piece. Shape: (K,)."""
+        """The slopes of the K pieces between knots, a tensor (K,)."""
         return self.value.diff() / self.at.diff()
 
     def reflect(self) -> "MonotoneMap":
-        """Return the map 1 - G(1 - u), which recalibrates upper tails."""
+        """Return the map u -> 1 - G(1 - u). It recalibrates survival functions if G recalibrates cdfs."""
         return MonotoneMap(1.0 - self.at.flip(0), 1.0 - self.value.flip(0))
 
     def to(self, device: torch.device) -> "MonotoneMap":
-        """Copy the map to a device."""
+        """Return a copy of the map on a device."""
         return MonotoneMap(self.at.to(device), self.value.to(device))
 
     def __call__(self, u: Tensor) -> Tensor:
         return _piecewise(u, self.at, self.value)
 
     def inverse(self, v: Tensor) -> Tensor:
-        """Evaluate the inverse map: the u with G(u) = v.
+        """Evaluate the inverse of the map: return the u with G(u) = v.
 
         Parameters
         ----------
@@ -87,9 +87,10 @@ class MonotoneMap(NamedTuple):
         return _piecewise(v, self.value, self.at)
 
     def mean_slope(self, pmf: Tensor, cdf: Tensor) -> Tensor:
-        """Compute the mean slope of the map G between F - p and F, without cancellation.
+        """Compute the mean slope of the map G between F(y - 1) and F(y), given p(y) and F(y).
 
-        F is the cdf at a count, and p its probability: the recalibrated probability is p times this slope.
+        The recalibrated probability of the count y is p(y) times this slope. Unlike the difference of two values of G,
+        the product keeps the digits of a small p(y).
         """
         slope, inner = self.slope, self.at[1:-1]
         before = cdf - pmf
@@ -110,10 +111,10 @@ def _piecewise(x: Tensor, at: Tensor, value: Tensor) -> Tensor:
 
 
 class Recalibrated(Modified):
-    """A count distribution whose cdf F is replaced by G(F), with a monotone map G: p(y) = G(F(y)) - G(F(y - 1)).
+    """A count distribution whose cdf F is replaced by G(F), with a monotone map G.
 
-    The result is a distribution over counts, and all methods of `CountDistribution` are exact: probabilities
-    (relatively accurate in both tails), quantiles, intervals, entropy, CRPS and samples. There are no gradients.
+    The result is a count distribution with p(y) = G(F(y)) - G(F(y - 1)). All methods of `CountDistribution` are exact,
+    but there are no gradients.
 
     Parameters
     ----------
@@ -147,17 +148,20 @@ class Recalibrated(Modified):
 
     @without_gradient
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute log p(y), finite and relatively accurate in both tails if log p of the base is."""
+        """Compute log p(y). It is finite and accurate even far in the tails, if log p(y) of `base` is."""
         y = self.as_counts(value)
         log_p = self.base.log_prob(y).double()
-        slope = self.map.mean_slope(log_p.exp(), self.base._compute_sides(y)[0])
+        slope = self.map.mean_slope(log_p.exp(), self.base._compute_tails(y)[0])
         return (log_p + slope.log()).to(self.dtype)
 
-    def _pair_counts(self, value: ArrayLike, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
-        return self.base._pair_counts(value, negative)
+    def _broadcast_counts(self, value: ArrayLike, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+        return self.base._broadcast_counts(value, negative)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
+        """Return the first and the last count of a window that holds all mass except for about e^-depth.
+
+        It is the window of `base`, because recalibration multiplies the mass outside of it by a constant.
+        """
         return self.base.bracket(depth)
 
     def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> "Recalibrated":
@@ -166,7 +170,7 @@ class Recalibrated(Modified):
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         is_finite = torch.isfinite(high)
         (before, above), (upto, beyond) = (
-            self._compute_sides(y) for y in (low - 1.0, torch.where(is_finite, high, 0.0))
+            self._compute_tails(y) for y in (low - 1.0, torch.where(is_finite, high, 0.0))
         )
         upto, beyond = torch.where(is_finite, upto, 1.0), torch.where(is_finite, beyond, 0.0)
         # Above the median, the difference of upper tail probabilities has more digits.
@@ -177,8 +181,8 @@ class Recalibrated(Modified):
         cdf_map = np.ascontiguousarray(np.stack([x.cpu().numpy() for x in self.map]))
         return self.base._summarise(request._replace(cdf_map=cdf_map), shape)
 
-    def _compute_sides(self, value: ArrayLike) -> Tensor:
-        below, above = self.base._compute_sides(value)
+    def _compute_tails(self, value: ArrayLike) -> Tensor:
+        below, above = self.base._compute_tails(value)
         return torch.stack([self.map(below), self.map.reflect()(above)])
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
@@ -190,7 +194,7 @@ class Recalibrated(Modified):
     def summary(
         self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: ArrayLike | None = None
     ) -> Summary:
-        """Compute `CountDistribution.summary`, with the aleatoric and epistemic shares of variance in the base."""
+        """Compute `CountDistribution.summary`; parts of the variance have the same shares as in `base`."""
         result = super().summary(levels, y, entropy, interval_level)
         share = result.epistemic / (result.aleatoric + result.epistemic)
         epistemic = result.variance * torch.where(share.isnan(), 0.0, share)
@@ -198,17 +202,17 @@ class Recalibrated(Modified):
 
     @property
     def size(self) -> int:
-        """The number of components of the base, 1 if it is not a mixture."""
+        """The number of components of `base`, or 1 if it is not a mixture."""
         return self.base.size if isinstance(self.base, Mixture) else 1
 
     @property
     @without_gradient
     def epistemic(self) -> Tensor:
-        """Epistemic variance: the variance times the epistemic share of the base's variance."""
+        """Epistemic variance: the same share of the variance as in `base`."""
         return self.summary(torch.zeros(0)).epistemic
 
     @property
     @without_gradient
     def aleatoric(self) -> Tensor:
-        """Aleatoric variance: the variance minus its epistemic part."""
+        """Aleatoric variance: the variance without its epistemic part."""
         return self.summary(torch.zeros(0)).aleatoric

@@ -1,4 +1,4 @@
-"""Statistics of rows of count distributions: what is requested, and what is returned."""
+"""Statistics of count distributions, one per row: requests for them, and their results."""
 
 from typing import NamedTuple
 
@@ -7,18 +7,19 @@ from torch import Tensor
 
 
 class Summaries(NamedTuple):
-    """Arrays of statistics per row, in float64, to which kernels write.
+    """Statistics per row, as the float64 arrays to which kernels write.
 
     Parameters
     ----------
     moments : array, (rows, 6)
-        Mean, variance, mode, entropy, and the parts of the variance within and between groups of components.
+        Mean, variance, mode, entropy, and the parts of the variance within and between the components of the user's
+        mixture (aleatoric and epistemic).
     quantiles, scores : array, (rows, L) and (rows, Q)
         Quantiles at L levels, and the CRPS of Q counts.
     intervals : array, (rows, 3) or (rows, 0)
-        Lowest and highest count of narrowest intervals, and their probability.
+        The lowest and the highest count of the narrowest interval, and its probability. Empty if not requested.
     entries : array, (rows, 2) or (rows, 0)
-        The two levels of `CountDistribution.entry_levels`.
+        The two levels of `CountDistribution.entry_levels`. Empty if not requested.
     """
 
     moments: np.ndarray
@@ -45,7 +46,7 @@ class Interval(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Result of `CountDistribution.summary`, one value per row.
+    """The result of `CountDistribution.summary`, with one value per row in every field.
 
     Parameters
     ----------
@@ -75,18 +76,21 @@ class Summary(NamedTuple):
 
 
 class SummaryRequest(NamedTuple):
-    """Request for the statistics of rows; moments are always computed.
+    """A request for statistics of rows. Moments are always computed.
 
     Parameters
     ----------
     levels, y : array, (rows, L) and (rows, Q), optional
-        Levels of the quantiles, and the counts to score.
+        Levels of the quantiles to compute, and counts to score.
     interval_levels : array, (rows, 1), optional
-        Probabilities of narrowest intervals.
-    entries, entropy : bool
-        Compute `CountDistribution.entry_levels` of the first y, and the entropy.
+        Levels of the narrowest intervals to compute.
+    entries : bool
+        Compute `CountDistribution.entry_levels` of the first y of each row.
+    entropy : bool
+        Compute the entropy.
     cdf_map : array, (2, knots)
-        Knots and values of a map by which all cdfs are recalibrated, see `MonotoneMap`.
+        The knots and the values of a `MonotoneMap` by which all cdfs are recalibrated. Without knots, cdfs are
+        unchanged.
     """
 
     levels: np.ndarray | None = None

@@ -1,9 +1,13 @@
-"""Sums over counts in torch operations of fixed shape, for GPUs, `torch.func` and second derivatives.
+"""Formulas in torch operations, for GPUs, `torch.func` and second derivatives.
 
-Every sum has 63 terms. Windows of up to 62 counts are summed count by count. Wider windows use 20 terms at 0..19,
-joined to Gauss-Legendre nodes in sqrt(y), in which the distribution has about constant width. The positions of terms
-have no gradient, so derivatives of any order are those of the sum. Errors are below 1e-9 where gamma is at least 1e-4,
-as heads have it; below they grow, to 3e-6 at a gamma of 5e-8.
+A Double Poisson is normalised by a sum over counts. Here, every such sum has 63 terms, so that tensors have a fixed
+shape. If the counts that are not negligible (the window) are 62 or fewer, the terms are these counts. In a wider
+window, the sum over large counts is replaced by an integral over s = sqrt(y), as a Double Poisson has about the same
+width everywhere on this scale. It is evaluated by Gauss-Legendre quadrature with 43 nodes. If the window starts below
+16, the other 20 terms are the counts 0, ..., 19, the last of which have weights that join the sum to the integral.
+
+The positions of terms have no gradient, so derivatives of any order are those of the sum. Errors are below 1e-9 where
+gamma is at least 1e-4, the smallest gamma of networks. Below, they grow to 3e-6 at a gamma of 5e-8.
 """
 
 import math
@@ -36,8 +40,12 @@ _C, _D = 0.182993827160493827, 0.129023337035176573
 _ABOVE_MINUS_ONE = -1.0 + 2.0**-53
 
 
-def _head_weights() -> np.ndarray:
-    """Compute the weights of the counts 0..19; the last eight join the sum of counts to an integral from 15.5 on."""
+def _compute_head_weights() -> np.ndarray:
+    """Compute the weights of the counts 0, ..., 19 in a sum over counts that continues as an integral.
+
+    The integral starts at 15.5. The first 12 weights are 1; the last 8 correct the sum for the transition, by the
+    Gauss-Encke formula.
+    """
     cut = np.zeros(2 * MARGIN)
     for i, coefficient in enumerate(_CUT_SERIES):
         for j in range(2 * i + 2):
@@ -47,30 +55,38 @@ def _head_weights() -> np.ndarray:
     return weights
 
 
-HEAD_WEIGHTS = _head_weights()
+HEAD_WEIGHTS = _compute_head_weights()
 
 
 def needs_torch(*tensors: Tensor) -> bool:
-    """Return True if kernels cannot read the tensors, on a GPU or inside a `torch.func` transform."""
+    """Return True if a tensor is on a GPU or inside a `torch.func` transform, so that kernels cannot read it."""
     return any(x.device.type != "cpu" for x in tensors) or is_transformed(*tensors)
 
 
 @cache
 def _tabulate_h(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Tabulate log h(y) and sqrt(2 pi) h(y) for the counts 0..15; the third tensor is 1."""
+    """Return tables of log h(y) and of sqrt(2 pi) h(y) for the counts 0, ..., 15, and the number 1 as a tensor.
+
+    h(y) = e^-y y^y / y!. All three are float64 tensors on the device.
+    """
     with torch.inference_mode(False):
         values = LOG_H[:JOIN_COUNT], np.exp(LOG_H[:JOIN_COUNT] + HALF_LOG_TWO_PI), 1.0
         return tuple(torch.tensor(x, dtype=torch.float64, device=device) for x in values)  # type: ignore[return-value]
 
 
 @cache
-def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the matrices that map seven numbers of a row to the positions and the weights of its terms.
+def _make_term_matrices(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Make two matrices (7, 64) that map seven numbers of a row to the positions and the weights of its 64 terms.
 
-    The first two numbers describe a short window: its first count and 1. The next four describe a long window: 1 if it
-    starts with counts that are joined to nodes, start^2, start * length and length^2. The numbers of the other kind of
-    window are 0. The last number is y, whose weight is 0. The third tensor marks the numbers of long windows. Shapes:
-    (7, 64), (7, 64) and (6,).
+    A row has either a short or a long window of counts (see the module); the numbers of the other kind are 0.
+
+    - Two numbers of a short window: its first count, and 1. The terms are 63 consecutive counts of weight 1.
+    - Four numbers of a long window: 1 if it starts with the counts 0, ..., 19, else 0; and start^2, start * length and
+      length^2, where start and length describe the window of s = sqrt(y). At a node x of weight w, y = (start + x
+      length)^2, and its weight is w dy/dx = 2 w (start + x length) length. Both are linear in the last three numbers.
+    - The seventh number is the count y of `log_prob`, which is the last term and has weight 0.
+
+    A third tensor (6,) is True for the numbers of long windows.
     """
     size = len(HEAD_WEIGHTS)
     x, w = np.polynomial.legendre.leggauss(TERMS - 1 - size)
@@ -87,38 +103,45 @@ def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def approximate_log_h(y: Tensor) -> Tensor:
-    """Compute log(e^-y y^y / y!) for real y >= 15 by Stirling's series, which errs by 1e-11 at most."""
+    """Compute log(e^-y y^y / y!) for real y >= 15 by Stirling's series, with an error of at most 1e-11."""
     r = 1.0 / y
     return 0.5 * torch.log(r) - HALF_LOG_TWO_PI - r * (1 / 12 + r * r * (r * r / 1260 - 1 / 360))
 
 
 def log_h(y: Tensor) -> Tensor:
-    """Compute log(e^-y y^y / y!): counts below 15 from a table, real y from 15 on by Stirling's series."""
+    """Compute log(e^-y y^y / y!) for counts y, and for real y of at least 15.
+
+    Counts below 15 are looked up in a table. From 15 on, Stirling's series is used.
+    """
     from_table = _look_up(_tabulate_h(y.device)[0], y)
     return torch.where(y < JOIN_COUNT - 1, from_table, approximate_log_h(y.clamp(min=JOIN_COUNT - 1.0)))
 
 
 def _look_up(table: Tensor, y: Tensor) -> Tensor:
-    """Look up counts in a table for 0..15; above 15 its last value is returned."""
+    """Look up counts in a table for 0, ..., 15. Larger counts get its last value."""
     # The extra axis is for vmap, which would read the value of an index without axes.
     return table[y.clamp(0, JOIN_COUNT - 1).long().unsqueeze(-1)].squeeze(-1)
 
 
 def deviance(y: Tensor, mu: Tensor) -> Tensor:
-    """Compute D(y; mu) = mu - y + y log(y / mu) from y - mu, so that only the rounding of y - mu matters."""
+    """Compute D(y; mu) = mu - y + y log(y / mu), half of the Poisson deviance.
+
+    It is computed from y - mu and log1p, so that only the rounding of y - mu matters.
+    """
     gap = y - mu
     return torch.special.xlog1py(y, (gap / mu).clamp(min=_ABOVE_MINUS_ONE)) - gap
 
 
 def place_terms(mu: Tensor, gamma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Place the 63 terms of a sum over the counts with gamma D(y; mu) up to about 28; add y with weight 0.
+    """Choose the 63 terms of the sum that normalises a Double Poisson, and add the count y as a term of weight 0.
 
-    Return positions and weights. Shape: (...) -> (..., 64).
-
-    In units of sqrt(mu), the square roots of both ends are functions of a^2 / 2 = 28 / (gamma mu) alone.
+    The window has the counts z with gamma D(z; mu) up to about 28. Return positions and weights, (..., 64) each for
+    parameters of shape (...).
     """
-    positions, weights, is_long = _layout(mu.device)
+    positions, weights, is_long = _make_term_matrices(mu.device)
     centre, reach = mu.sqrt(), math.sqrt(2.0 * _DEPTH) * gamma.rsqrt()
+    # Near mu, D(y; mu) is about 2 (sqrt(y) - sqrt(mu))^2, so the ends of sqrt(y) are sqrt(mu) -+ reach / 2. Far from
+    # mu, the factor 1/2 changes. In units of sqrt(mu), exact ends are functions of a^2 / 2 = 28 / (gamma mu) alone.
     a = reach / centre
     high = torch.addcmul(centre, reach, torch.rsqrt(4.0 + 2.7 * torch.log1p(0.247 * a)))
     low = torch.addcmul(centre, reach, 0.5 + 0.07 * a, value=-1.0).clamp(min=0.0)
@@ -134,26 +157,38 @@ def place_terms(mu: Tensor, gamma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class WeightedTerms(NamedTuple):
-    """Terms of the normalising sum of a Double Poisson: positions, D(y; mu), weights and the sum of the weights.
+    """The terms of the sum that normalises a Double Poisson; the last one is the count y of `log_prob`.
 
-    Weights are divided by exp(-gamma least) and multiplied by sqrt(2 pi). The last term is the count y of `log_prob`;
-    its weight is 0, and `scaled_h` is sqrt(2 pi) h(y).
+    Parameters
+    ----------
+    y, deviance, weight : Tensor, (..., 64)
+        Positions, D(y; mu), and weights: h(y) exp(-gamma D(y; mu)) times the quadrature weight, divided by
+        exp(-gamma min_deviance) and multiplied by sqrt(2 pi). The last weight is 0.
+    total : Tensor, (...)
+        The sum of the weights.
+    min_deviance : Tensor, (...)
+        The smallest D of all terms.
+    scaled_h : Tensor, (...)
+        sqrt(2 pi) h(y) of the last term.
     """
 
     y: Tensor
     deviance: Tensor
     weight: Tensor
     total: Tensor
-    least: Tensor
+    min_deviance: Tensor
     scaled_h: Tensor
 
     def mean(self, x: Tensor) -> Tensor:
-        """Compute the weighted mean of values at the terms."""
+        """Compute the expectation of a function of a Double Poisson, from its values x at all terms."""
         return (self.weight * x).sum(-1) / self.total
 
 
 def weigh_terms(y: Tensor, mu: Tensor, gamma: Tensor) -> WeightedTerms:
-    """Evaluate h and D at the terms of each row and at its count y; differentiable in mu and gamma."""
+    """Compute the terms of the sum that normalises a Double Poisson, and the same quantities for the count y.
+
+    The result is differentiable in mu and gamma.
+    """
     with torch.no_grad():
         at, weight = place_terms(mu, gamma, y)
         _, small, one = _tabulate_h(mu.device)
@@ -164,13 +199,21 @@ def weigh_terms(y: Tensor, mu: Tensor, gamma: Tensor) -> WeightedTerms:
         first = torch.where(at[..., :1] == 0, small, h[..., :JOIN_COUNT])
         share = torch.cat([first, h[..., JOIN_COUNT:]], dim=-1) * weight
     dev = deviance(at, mu.unsqueeze(-1))
-    least = dev.detach().amin(-1)
-    weights = torch.exp(gamma.unsqueeze(-1) * (least.unsqueeze(-1) - dev)) * share
-    return WeightedTerms(at, dev, weights, weights.sum(-1), least, scaled_h)
+    min_deviance = dev.detach().amin(-1)
+    weights = torch.exp(gamma.unsqueeze(-1) * (min_deviance.unsqueeze(-1) - dev)) * share
+    return WeightedTerms(at, dev, weights, weights.sum(-1), min_deviance, scaled_h)
 
 
 class DoublePoissonSums(NamedTuple):
-    """The logarithm of the sum of h(y) exp(-gamma D(y; mu)), and E[Z], Var[Z] and E[D]; all differentiable."""
+    """Sums over all counts of a Double Poisson. All are differentiable.
+
+    Parameters
+    ----------
+    log_total : Tensor
+        The logarithm of the sum of h(y) exp(-gamma D(y; mu)).
+    mean, variance, deviance : Tensor
+        E[Z], Var[Z] and E[D(Z; mu)].
+    """
 
     log_total: Tensor
     mean: Tensor
@@ -179,19 +222,19 @@ class DoublePoissonSums(NamedTuple):
 
 
 def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
-    """Compute log normaliser, mean, variance and mean deviance of Double Poissons by sums of 63 terms."""
+    """Compute the normaliser, mean, variance and mean deviance of Double Poissons."""
     terms = weigh_terms(torch.zeros_like(mu), mu, gamma)
     # Deviations from the most probable term, so that a variance is accurate even if nearly all mass is on this term.
     centre = terms.y.gather(-1, terms.weight.detach().argmax(-1, keepdim=True))
     gap = terms.y - centre
     shift = terms.mean(gap)
     variance = (terms.mean(gap * gap) - shift * shift).clamp(min=0.0)
-    log_total = terms.total.log() - gamma * terms.least - HALF_LOG_TWO_PI
+    log_total = terms.total.log() - gamma * terms.min_deviance - HALF_LOG_TWO_PI
     return DoublePoissonSums(log_total, centre.squeeze(-1) + shift, variance, terms.mean(terms.deviance))
 
 
 def double_poisson(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    """Compute log p(y) of Double Poissons, a function that can be differentiated any number of times."""
+    """Compute log p(y) of Double Poissons. The result can be differentiated any number of times."""
     if mu.is_cuda and not is_transformed(y, mu, gamma):
         return DoublePoissonLogProb.apply(y, mu, gamma)
     return _log_prob(y, mu, gamma)
@@ -202,30 +245,33 @@ def _log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
 
 
 def _log_prob_from_terms(terms: WeightedTerms, gamma: Tensor) -> Tensor:
-    return torch.log(terms.scaled_h / terms.total) + gamma * (terms.least - terms.deviance[..., -1])
+    return torch.log(terms.scaled_h / terms.total) + gamma * (terms.min_deviance - terms.deviance[..., -1])
 
 
-class Differentiation(Protocol):
-    """The context of an autograd function, with saved tensors for `backward`."""
+class SavedContext(Protocol):
+    """The context of an autograd function in its `backward`, with the tensors that `forward` saved."""
 
     saved_tensors: tuple[Tensor, ...]
 
 
 class DoublePoissonLogProb(torch.autograd.Function):
-    """Autograd function of log p(y) with a closed-form gradient, so that autograd does not store all 64 terms."""
+    """Autograd function of log p(y), with a closed formula for the gradient.
+
+    Without it, autograd would store all 64 terms of every row.
+    """
 
     @staticmethod
     def forward(ctx: FunctionCtx, y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-        """Compute log p(y) and its gradient in blocks of rows, so that memory does not grow with their number."""
+        """Compute log p(y) and its gradient in blocks of rows, so that memory use is bounded."""
         flat = [x.reshape(-1).split(_MAX_BLOCK_ROWS) for x in (y, mu, gamma)]
-        blocks = [_with_gradient(*block) for block in zip(*flat, strict=True)]
+        blocks = [_compute_with_gradient(*block) for block in zip(*flat, strict=True)]
         value, by_mu, by_gamma = blocks[0] if len(blocks) == 1 else map(torch.cat, zip(*blocks, strict=True))
         ctx.save_for_backward(y, mu, gamma, by_mu.view(y.shape), by_gamma.view(y.shape))
         return value.view(y.shape)
 
     @staticmethod
-    def backward(ctx: Differentiation, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Multiply `grad` by the saved gradient; for second derivatives, differentiate the formula again."""
+    def backward(ctx: SavedContext, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Multiply `grad` by the saved gradient. For second derivatives, differentiate the formula again."""
         y, mu, gamma = ctx.saved_tensors[:3]
         slopes: Sequence[Tensor] = ctx.saved_tensors[3:]
         if torch.is_grad_enabled():
@@ -234,11 +280,10 @@ class DoublePoissonLogProb(torch.autograd.Function):
         return None, *(grad * slope for slope in slopes)
 
 
-def _with_gradient(y: Tensor, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute log p(y) and its derivatives by mu and by gamma. Shape: (N,) each.
+def _compute_with_gradient(y: Tensor, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute log p(y) of Double Poissons, and its derivatives in mu and in gamma. Shape: (rows,) each.
 
-    The derivatives are gamma (y - E[Z]) / mu and E[D(Z)] - D(y), where Z follows the Double Poisson, and D is
-    `deviance`.
+    The derivatives are gamma (y - E[Z]) / mu and E[D(Z; mu)] - D(y; mu).
     """
     terms = weigh_terms(y, mu, gamma)
     slope = terms.mean(terms.deviance) - terms.deviance[..., -1]

@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid, softplus
 
 from ddpn.distributions import arguments, torch_formulas
 from ddpn.distributions.arguments import broadcast_shapes, flatten_rows, needs_validation
-from ddpn.distributions.components import Part
+from ddpn.distributions.components import ComponentStack
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.families.poisson import Poisson
 from ddpn.distributions.limits import Truncated
@@ -22,7 +22,10 @@ from ddpn.runtime.errors import InputError
 
 
 class ZeroModified(Modified):
-    """Base class of `ZeroInflated` and `Hurdle`: zero with probability pi, else a count of another distribution."""
+    """Base class of `ZeroInflated` and `Hurdle`: zero with probability pi, else a count of another distribution.
+
+    The extra zero has probability pi. The other counts follow `base`, or for hurdles `base` truncated to at least 1.
+    """
 
     _pi: Tensor | None
     _logits: Tensor | None
@@ -54,7 +57,7 @@ class ZeroModified(Modified):
 
     @property
     def pi(self) -> Tensor:
-        """Probability of an extra zero, which does not come from the base."""
+        """Probability of an extra zero, one that does not come from the distribution of the other counts."""
         return self._pi if self._logits is None else self._logits.sigmoid()  # type: ignore[return-value]
 
     @property
@@ -69,14 +72,14 @@ class ZeroModified(Modified):
     @property
     @abstractmethod
     def _other_counts(self) -> CountDistribution:
-        """Distribution of counts that are not extra zeros."""
+        """The distribution of a count that is not an extra zero."""
 
     @property
     def _like(self) -> Tensor:
         return self._parameter
 
     def _weights(self) -> Tensor:
-        """Return the probabilities of an extra zero and of the other counts. Shape: (..., 2)."""
+        """Return pi and 1 - pi as a tensor (..., 2), the weights of an extra zero and of the other counts."""
         if self._logits is None:
             pi = self._parameter.double()
             return torch.stack([pi, 1.0 - pi], dim=-1)
@@ -84,24 +87,28 @@ class ZeroModified(Modified):
         return torch.stack([logits.sigmoid(), (-logits).sigmoid()], dim=-1)
 
     def _log_other_weight(self, positive: Tensor) -> Tensor:
-        """Compute log(1 - pi), with a gradient only where `positive` is True: elsewhere, it would be NaN at pi = 1."""
+        """Compute log(1 - pi) in float64.
+
+        Where `positive` is False, there is no gradient in pi, which would be NaN at pi = 1, and the value is not
+        meaningful.
+        """
         if self._logits is None:
             return torch.log1p(-torch.where(positive, self._parameter.double(), 0.0))
         return logsigmoid(-self._logits.double())
 
     @property
     def mean(self) -> Tensor:
-        """Mean, (1 - pi) times the mean of the other counts; differentiable if the mean of the base is."""
+        """Mean: (1 - pi) times the mean of the other counts. It is differentiable if their mean is."""
         return self._weights()[..., 1].to(self.dtype) * self._other_counts.mean
 
     @property
     def variance(self) -> Tensor:
-        """Variance (1 - pi) (v + pi m^2); m and v are the mean and the variance of the other counts."""
+        """Variance: (1 - pi) (v + pi m^2), where m and v are the mean and the variance of the other counts."""
         pi, other_weight = self._weights().to(self.dtype).unbind(-1)
         return other_weight * (self._other_counts.variance + pi * self._other_counts.mean**2)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that leaves out about e^-depth of the mass."""
+        """Return the first and the last count of a window that holds all mass except for about e^-depth."""
         first, last = self._other_counts.bracket(depth)
         return torch.zeros_like(first), last
 
@@ -117,19 +124,22 @@ class ZeroModified(Modified):
     def _leaves(self) -> tuple[Tensor, ...]:
         return *self.base._leaves(), self._parameter
 
-    def _parts(self, shape: torch.Size) -> list[Part]:
+    def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:
         weights = flatten_rows(self._weights(), (*shape, 2)).reshape(-1, 2)
         # Any distribution that is restricted to the count 0 is a point mass.
-        none = np.zeros((len(weights), 1))
-        zero = Part(Poisson.family, (none + 1.0,), low=none, high=none)
-        parts = [(zero, weights[:, :1]), *((part, weights[:, 1:]) for part in self._other_counts._parts(shape))]
-        return [part.join(weight, 0)._replace(group=(0,) * part.size) for part, weight in parts]
+        zeros = np.zeros((len(weights), 1))
+        point_mass = ComponentStack(Poisson.family, (zeros + 1.0,), low=zeros, high=zeros)
+        weighted_stacks = [
+            (point_mass, weights[:, :1]),
+            *((stack, weights[:, 1:]) for stack in self._other_counts._component_stacks(shape)),
+        ]
+        return [stack.join(weight, 0)._replace(group=(0,) * stack.size) for stack, weight in weighted_stacks]
 
 
 class ZeroInflated(ZeroModified):
-    """Zero-inflated counts: a zero with probability pi, else a count of the base, which may also be 0.
+    """Zero-inflated counts: a zero with probability pi, else a count of `base`, which may also be 0.
 
-    p(0) = pi + (1 - pi) base.p(0), p(y) = (1 - pi) base.p(y) for y > 0.
+    p(0) = pi + (1 - pi) base.p(0), and p(y) = (1 - pi) base.p(y) for y > 0.
 
     Parameters
     ----------
@@ -156,7 +166,7 @@ class ZeroInflated(ZeroModified):
         return self.base
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log probability of counts, differentiable in the base and in pi."""
+        """Compute the log probability of counts. It is differentiable in pi and in the parameters of `base`."""
         y = self.as_counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         log_p, positive = self.base.log_prob(y).double(), y > 0
@@ -172,10 +182,10 @@ class ZeroInflated(ZeroModified):
 
 
 class Hurdle(ZeroModified):
-    """Hurdle counts: zero with probability pi, else a count of the base truncated to 1 and above.
+    """Hurdle counts: a zero with probability pi, else a count of `base` truncated to at least 1.
 
-    p(0) = pi, p(y) = (1 - pi) base.p(y) / (1 - base.p(0)) for y > 0; unlike in `ZeroInflated`, zeros may also be rarer
-    than in the base.
+    p(0) = pi, and p(y) = (1 - pi) base.p(y) / (1 - base.p(0)) for y > 0. Unlike with `ZeroInflated`, zeros may also be
+    less probable than under `base`.
 
     Parameters
     ----------
@@ -201,7 +211,7 @@ class Hurdle(ZeroModified):
         return Truncated(self.base, low=1, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log probability of counts, differentiable in the base and in pi."""
+        """Compute the log probability of counts. It is differentiable in pi and in the parameters of `base`."""
         y = self.as_counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         positive = y > 0
@@ -214,7 +224,7 @@ class Hurdle(ZeroModified):
         return torch.where(positive, beyond, zero).to(self.dtype)
 
     def _log_positive(self, y: Tensor) -> Tensor:
-        """Compute log p(y) given that y > 0, in float64."""
+        """Compute log P(Y = y | Y > 0) under `base`, in float64."""
         if torch_formulas.needs_torch(y, *self._leaves()):
             at_zero = self.base.log_prob(torch.zeros_like(y)).double()
             return self.base.log_prob(y).double() - torch.log(-torch.expm1(at_zero.clamp(max=-1e-300)))

@@ -1,4 +1,4 @@
-"""Estimators with scikit-learn's interface."""
+"""Count regressors with scikit-learn's interface."""
 
 from ddpn.estimators.glm import CountGLM
 from ddpn.estimators.regressor import CountRegressor, DDPNRegressor

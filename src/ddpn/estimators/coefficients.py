@@ -1,4 +1,4 @@
-"""Coefficients of a GLM as tables: estimates with Wald intervals, and the summary that `CountGLM.summary` returns."""
+"""Coefficients of a GLM as printable tables, and the summary that `CountGLM.summary` returns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,11 @@ _FORMATS = {"z": ".2f", "p": ".3g", "parameter": "", "feature": ""}
 
 
 class CoefficientTable(NamedTuple):
-    """A table of coefficients: estimate, standard error, z, two-sided p and a Wald interval (`low`, `high`)."""
+    """A table of coefficients with one row per coefficient, returned by `CountGLM.coefficient_table`.
+
+    Columns are the estimate, its standard error, the z statistic, the two-sided p-value and a Wald interval from `low`
+    to `high`, whose confidence level is `coverage`. `library` is "pandas" or "polars", the library of `to_frame`.
+    """
 
     parameter: tuple[str, ...]
     feature: tuple[str, ...]
@@ -46,14 +50,18 @@ class CoefficientTable(NamedTuple):
         coverage: float,
         library: str = "polars",
     ) -> Self:
-        """Make the table of estimates, computing z, p and intervals; all are NaN if a standard error is NaN."""
+        """Make a table from estimates and standard errors, by computing z statistics, p-values and intervals.
+
+        Where a standard error is NaN, so are these. `parameter` and `feature` name the coefficients, such as "log mean"
+        and "age".
+        """
         z = np.divide(estimate, std_error, out=np.full_like(estimate, np.nan), where=std_error > 0)
         reach = ndtri(0.5 + 0.5 * coverage) * std_error
         tests = (z, 2.0 * ndtr(-np.abs(z)), estimate - reach, estimate + reach)
         return cls(tuple(parameter), tuple(feature), estimate, std_error, *tests, coverage, library)
 
     def rows(self, index: np.ndarray) -> Self:
-        """Return some of the rows as a table; `index` is a mask."""
+        """Return the rows for which the mask `index` is True, as a table."""
         parameter, feature = (
             [name for name, is_kept in zip(names, index, strict=True) if is_kept]
             for names in (self.parameter, self.feature)
@@ -63,14 +71,17 @@ class CoefficientTable(NamedTuple):
 
     @property
     def columns(self) -> Columns:
-        """The columns by their printed names, for example for `pandas.DataFrame`."""
+        """The columns of the table by their printed names, for example for `pandas.DataFrame`."""
         share = f"{100 * self.coverage:g}%"
         names = ("parameter", "feature", "estimate", "std. error", "z", "p", f"{share} low", f"{share} high")
         numbers = (self.estimate, self.std_error, self.z, self.p, self.low, self.high)
         return dict(zip(names, (self.parameter, self.feature, *numbers), strict=True))
 
     def to_frame(self) -> "pd.DataFrame | pl.DataFrame":
-        """Return a data frame with one row per coefficient, of pandas if X was a pandas frame, else of polars."""
+        """Return the table as a data frame with one row per coefficient.
+
+        It is a pandas frame if X in `fit` was one, and a polars frame otherwise.
+        """
         return make_frame(self.columns, self.library)
 
     def __str__(self) -> str:
@@ -81,7 +92,7 @@ class CoefficientTable(NamedTuple):
 
 
 def _format_rows(columns: Columns) -> list[tuple[str, ...]]:
-    """Return the cells of a table, one tuple per row."""
+    """Format all cells of a table as text, and return one tuple of cells per row."""
     texts = ([_format_cell(name, value) for value in values] for name, values in columns.items())
     return list(zip(*texts, strict=True))
 
@@ -94,7 +105,10 @@ def _format_cell(name: str, value: str | float) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GLMSummary:
-    """Summary of a GLM: statistics of the fit, coefficients of the location with ratios, and all other coefficients.
+    """The summary of a fitted GLM that `CountGLM.summary` returns, to be printed.
+
+    It has statistics of the fit, a table of the coefficients of the location with their ratios (e^coefficient), and a
+    table of all other coefficients.
 
     Parameters
     ----------
@@ -121,7 +135,7 @@ class GLMSummary:
 
     @property
     def columns(self) -> Columns:
-        """The coefficients of the location and their ratios with intervals, by printed names.
+        """The table of the location: its coefficients and their ratios with intervals, as columns by printed names.
 
         The ratio of an intercept is NaN.
         """
@@ -137,13 +151,17 @@ class GLMSummary:
         return table
 
     def _headings(self) -> tuple[str, str]:
-        """Return the headings of both tables."""
+        """Return the headings of the two tables of coefficients."""
         others = " and ".join(dict.fromkeys(self.others.parameter))
         label = self.location.parameter[0]
         return f"Coefficients of {'the ' if 'mean' in label else ''}{label}", f"Coefficients of {others}"
 
     def _fact_rows(self) -> list[tuple[str, str, str, str]]:
-        """Return the statistics of the fit in two columns, the first half on the left."""
+        """Format the statistics of the fit for printing side by side.
+
+        Each row has a name and a value from the first half of the statistics, and a name and a value from the second
+        half.
+        """
         facts = [(name, _format_fact(value)) for name, value in self.facts.items()]
         half = (len(facts) + 1) // 2
         right = [*facts[half:], ("", "")][:half]

@@ -1,4 +1,4 @@
-"""Warnings of `fit` about the table, from the checks of `ddpn fit`, with the arguments that solve the problem."""
+"""Warnings of `fit` about problems of the table: the checks of `ddpn fit`, with remedies for users of Python."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from ddpn.tables.date_columns import DateColumns
 
 
 def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, clock: Clock) -> tuple[str, ...]:
-    """Check the training rows, and show a `DataWarning` for each problem of their columns or rows.
+    """Check the training rows, and show a `DataWarning` for each problem that is found.
 
-    Return the warnings about target leaks.
+    Return the warnings about columns that seem to contain the target (leaks).
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, cloc
         The time limit of the fit, of which checks take a small part.
     """
     used = sample.rows(sample.has_weight)
-    names = _Names(tuple(used.X.names), used.X.is_named)
+    names = _ColumnNames(tuple(used.X.names), used.X.is_named)
     used = used.replace(X=used.X.to_polars())
     checks = [partial(find_identifiers, used.X, dates.inputs), partial(find_column_problems, used, dates.inputs)]
     checks += [] if is_split else [partial(find_row_problems, used, dates.inputs)]
@@ -51,24 +51,24 @@ def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, cloc
 
 
 @dataclass(frozen=True)
-class _Names:
-    """The columns of X, and whether X is a data frame with column names."""
+class _ColumnNames:
+    """The names of the columns of X. `is_named` is True if X is a data frame, and False if names are x0, x1, ..."""
 
     columns: tuple[str, ...]
-    are_known: bool
+    is_named: bool
 
     def select(self, names: Sequence[str]) -> str:
-        """Return a Python expression that selects columns, such as X["a"] or X[:, [0, 2]]."""
+        """Return Python code that selects columns of X, such as X["a"] or X[:, [0, 2]]."""
         if not names:
             return "X"
-        if self.are_known:
+        if self.is_named:
             quoted = ", ".join(f'"{name}"' for name in names)
             return f"X[{quoted}]" if len(names) == 1 else f"X[[{quoted}]]"
         places = ", ".join(str(self.columns.index(name)) for name in names)
         return f"X[:, {places}]" if len(names) == 1 else f"X[:, [{places}]]"
 
 
-def _describe_remedy(finding: TableFinding, names: _Names) -> str:
+def _describe_remedy(finding: TableFinding, names: _ColumnNames) -> str:
     it, is_known = ("it", "it is") if len(finding.columns) == 1 else ("them", "they are")
     match finding.kind:
         case FindingKind.LEAK:
@@ -91,7 +91,7 @@ def _describe_remedy(finding: TableFinding, names: _Names) -> str:
             return _describe_groups(finding, names)
 
 
-def _describe_groups(finding: TableFinding, names: _Names) -> str:
+def _describe_groups(finding: TableFinding, names: _ColumnNames) -> str:
     selected = names.select(finding.columns)
     is_named = bool(finding.columns) and not finding.are_near
     groups = selected if is_named else f"ddpn.group_similar_rows({selected})"

@@ -1,4 +1,4 @@
-"""Measure how well a GLM fits: deviance, Pearson's statistic, over-dispersion, and undetermined coefficients."""
+"""Goodness of fit of a GLM, and warnings about over-dispersion and undetermined coefficients."""
 
 from typing import NamedTuple, Self
 
@@ -34,7 +34,19 @@ _LIMITS = {
 
 
 class GoodnessOfFit(NamedTuple):
-    """Deviance, Pearson's chi-squared and the score test of over-dispersion against a Poisson; None if undefined."""
+    """Goodness-of-fit statistics of a GLM.
+
+    Parameters
+    ----------
+    deviance, pearson_chi2 : float or None
+        The deviance and Pearson's chi-squared. None if coefficients are not those of the log mean, or if counts are
+        bounded or censored.
+    overdispersion_z : float or None
+        The score test of over-dispersion against a Poisson, in standard deviations. Also None if there are too few
+        counts for the test.
+    total_weight : float
+        The sum of the rows' weights.
+    """
 
     deviance: float | None
     pearson_chi2: float | None
@@ -44,10 +56,10 @@ class GoodnessOfFit(NamedTuple):
     @classmethod
     @torch.no_grad()
     def measure(cls, fit: LinearFit, loglik: float) -> Self:
-        """Compute the statistics of a fit on its training rows, given their log-likelihood.
+        """Compute the statistics of a GLM on its training rows. `loglik` is their log-likelihood.
 
-        The deviance compares the fit with a model of the same dispersions whose means are the counts themselves. The
-        score test of Dean and Lawless (1989) is standard normal for Poisson counts.
+        The deviance compares the GLM with a model of the same dispersions that predicts each count as its own mean. The
+        score test of Dean and Lawless (1989) is standard normal if counts are Poisson.
         """
         objective = fit.objective
         head, sample, weight = objective.head, objective.sample, objective.weight.numpy()
@@ -68,7 +80,10 @@ class GoodnessOfFit(NamedTuple):
 
 
 def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[str]:
-    """Return a sentence if counts are clearly over-dispersed, so that a Poisson GLM's standard errors are too small."""
+    """Return a warning if the counts of a Poisson GLM are clearly over-dispersed, in a list of one sentence or none.
+
+    Standard errors of the GLM are then too small. `quality` has the statistics of the fit.
+    """
     chi2, z, freedom = quality.pearson_chi2, quality.overdispersion_z, quality.total_weight - n_coefficients
     if chi2 is None or z is None or freedom <= 0.0:
         return []
@@ -85,12 +100,21 @@ def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[
 def coefficient_warnings(
     fit: LinearFit, labels: tuple[str, ...], columns: list[str], deviations: list[np.ndarray], quality: GoodnessOfFit
 ) -> list[str]:
-    """Return sentences about columns without a coefficient, and about undetermined coefficients.
+    """Return warnings about columns without a coefficient, and about coefficients that the rows hardly determine.
 
-    `columns` are the names of the columns, and `labels` those of the raw outputs, such as "log mu", each of which is
-    linear in the columns or constant. `deviations` has, per raw output, the standard errors of the intercept and, if
-    the output depends on the columns, of the coefficients of the columns that have one. `quality` is the goodness of
-    fit.
+    Parameters
+    ----------
+    fit : LinearFit
+        The fitted model.
+    labels : tuple of str
+        The names of the head's raw outputs, such as "log mu". Each is either linear in the columns or constant.
+    columns : list of str
+        The names of the columns.
+    deviations : list of array
+        For each raw output, the standard error of its intercept. If the output is linear, the standard errors of the
+        columns that have a coefficient follow.
+    quality : GoodnessOfFit
+        The goodness of fit.
     """
     kept, constant = fit.coordinates.kept, fit.coordinates.is_constant
     names, sentences = np.array(columns, dtype=object), []
@@ -120,7 +144,11 @@ _GENERAL_REASON = (
 
 
 def _find_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int]) -> tuple[str, str]:
-    """Return label and end ("low", "high") of a constant dispersion if it alone is undetermined; else empty strings."""
+    """Return the name of a constant dispersion, and the end of its range at which it is, "low" or "high".
+
+    `runaways` are the raw outputs with an undetermined coefficient. Unless a constant dispersion is the only one,
+    return empty strings.
+    """
     p = runaways[0]
     if len(runaways) > 1 or p not in fit.objective.head.dispersion_outputs or fit.objective.linear[p]:
         return "", ""
@@ -128,13 +156,19 @@ def _find_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int]) ->
 
 
 def _explain_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int]) -> str:
-    """Explain why a constant dispersion is undetermined; "" if there is no explanation."""
+    """Explain why a constant dispersion is undetermined. Return "" if there is no explanation.
+
+    For `runaways`, see `_find_limit`.
+    """
     reason = _LIMITS.get(_find_limit(fit, labels, runaways))
     return f"because it is at the end of its range. {reason}" if reason else ""
 
 
 def _is_harmless_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int], quality: GoodnessOfFit) -> bool:
-    """Return True if gamma is at its lower limit, but the counts hardly vary more than under the model."""
+    """Return True if only gamma is undetermined, at the low end of its range, although the model fits the counts.
+
+    It fits if the counts hardly vary more than the model predicts. For `runaways`, see `_find_limit`.
+    """
     if quality.pearson_chi2 is None or _find_limit(fit, labels, runaways) != ("log gamma", "low"):
         return False
     return quality.pearson_chi2 < _MIN_EXCESS_AT_LIMIT * quality.total_weight

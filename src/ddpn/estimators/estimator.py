@@ -53,7 +53,10 @@ from ddpn.tables.schema import Schema
 
 
 class CountEstimator(RegressorMixin, BaseEstimator):
-    """Base class of estimators with scikit-learn's interface; the fitted model is a `Predictor`, `predictor_`."""
+    """Base class of all estimators, with scikit-learn's interface.
+
+    The fitted model is the attribute `predictor_`, a `Predictor`.
+    """
 
     fractional: str
     #: The range of counts of estimators that do not have these arguments.
@@ -80,9 +83,10 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     # Fitting -----------------------------------------------------------------------------------------------------
 
     def _make_range(self, head: Head, rows: CountRows) -> CountRange:
-        """Return the range of the counts of training rows; raise a `ConfigError` if the likelihood does not support it.
+        """Return the range of possible counts, from the arguments of the estimator and the bounds of the training rows.
 
-        For likelihoods of "k of n", the upper bound is the total n.
+        Raise a `ConfigError` if the likelihood does not support bounds. For likelihoods of "k of n", the upper bound is
+        n.
         """
         is_total = head.exposure_is_total and (rows.upper is not None or self.upper is not None)
         counts = CountRange(self.lower, self.upper, self.censored_above, rows.upper is not None, is_total)
@@ -93,7 +97,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def _store_fit(self, schema: Schema, predictor: Predictor, rows: CountRows | None = None) -> None:
         """Set all fitted attributes at once, so that a fit that fails or is interrupted changes nothing.
 
-        A summary of `rows` is kept to detect later rows that are out-of-distribution.
+        A summary of the inputs of `rows` is kept, to detect out-of-distribution rows later.
         """
         if rows is not None:
             profile = FeatureProfile.fit(rows.X, rows.weight)
@@ -109,30 +113,33 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.predictor_
 
-    def _over_blocks(
+    def _map_blocks(
         self,
-        take: Callable[[Prediction], np.ndarray],
+        function: Callable[[Prediction], np.ndarray],
         X: TableLike,
         exposure: ArrayLike | None,
         upper: ArrayLike | None,
         groups: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Apply `take` to the predictions block by block, and concatenate the results."""
-        parts, done = [], 0
+        """Predict blocks of rows, apply `function` to the prediction of each block, and concatenate the results.
+
+        Blocks limit the use of memory.
+        """
+        parts, n_done = [], 0
         with torch.no_grad():
             # Members choose their threads themselves.
             for block in self._fitted.blocks(self.parse(X), exposure, upper=upper):
-                rows = slice(done, done + block.batch_shape[0])
+                rows = slice(n_done, n_done + block.batch_shape[0])
                 with single_thread():
-                    parts.append(take(self._fitted.wrap(block, groups=None if groups is None else groups[rows])))
-                done = rows.stop
+                    parts.append(function(self._fitted.wrap(block, groups=None if groups is None else groups[rows])))
+                n_done = rows.stop
         return np.concatenate(parts)
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Convert a table to the `ColumnTable` that members take.
+        """Convert a table to a `ColumnTable`, the class of inputs that members take.
 
-        Dates become numbers as in fit. Models of `ddpn fit` take data frames with the columns of the file. A
-        `ColumnTable` is returned unchanged.
+        Dates become numbers as in `fit`. A model of `ddpn fit` needs a data frame with the columns of the file that it
+        was fitted to. A `ColumnTable` is returned unchanged.
         """
         check_is_fitted(self)
         if isinstance(X, ColumnTable):
@@ -166,7 +173,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper : array-like, optional
             The largest possible count of each row; required if `fit` was given one per row.
         groups : array-like, optional
-            As for `predict_interval`. Without labels, all intervals have the level of all rows.
+            As for `predict_interval`. Without labels, intervals are those calibrated on all rows together.
 
         Returns
         -------
@@ -199,7 +206,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         array of float, shape (rows,)
         """
         check_choice("statistic", statistic, ("mean", "median", "mode"))
-        return self._over_blocks(lambda prediction: getattr(prediction, statistic), X, exposure, upper)
+        return self._map_blocks(lambda prediction: getattr(prediction, statistic), X, exposure, upper)
 
     def predict_interval(
         self,
@@ -228,8 +235,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             of at most (1 - coverage) / 2 on either side. Default: "narrowest", but "central" for models of censored
             counts.
         groups : array-like, optional
-            The label of each row's group, if `fit_intervals` was called with labels. Rows of other groups get the level
-            of all rows, with a warning.
+            The label of each row's group, if `fit_intervals` was called with labels. Rows of other groups
+            get the intervals calibrated on all rows together, with a warning.
         return_probability : bool
             Whether to return the probability of each interval as well.
 
@@ -242,7 +249,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             end at integers.
         """
         labels = self._group_labels(X, groups)
-        ends = self._over_blocks(
+        ends = self._map_blocks(
             lambda prediction: np.stack(prediction.interval_with_probability(coverage, kind), axis=1),
             X, exposure, upper, labels,
         )  # fmt: skip
@@ -250,7 +257,11 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return (intervals, ends[:, 2]) if return_probability else intervals
 
     def _group_labels(self, X: TableLike, groups: ArrayLike | None) -> np.ndarray | None:
-        """Return the groups of rows within which intervals are calibrated; warn about unknown groups."""
+        """Return the label of each row's group, if intervals are calibrated within groups; else None.
+
+        `groups` has the labels, unless they are a column of X. Warn about groups that the calibration rows did not
+        have.
+        """
         interval_groups = self._fitted.calibration.groups
         if interval_groups is None:
             if groups is not None:
@@ -278,11 +289,11 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         -------
         array of float, shape (rows, levels)
         """
-        return self._over_blocks(lambda rows: rows.quantile(q).reshape(len(rows), -1), X, exposure, upper)
+        return self._map_blocks(lambda rows: rows.quantile(q).reshape(len(rows), -1), X, exposure, upper)
 
     # Scores ------------------------------------------------------------------------------------------------------
 
-    def _sample(
+    def _make_sample(
         self,
         X: TableLike,
         y: ArrayLike,
@@ -303,12 +314,12 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper: ArrayLike | None = None,
         censored: ArrayLike | None = None,
     ) -> float:
-        """Return D^2, the share of the Poisson deviance that is explained by the predicted means; 1 is best.
+        """Return D^2, the share of the Poisson deviance that the predicted means explain; 1 is best.
 
         A constant mean (or a constant rate per exposure) has a D^2 of 0, and worse predictions are negative. D^2 equals
-        `sklearn.metrics.d2_tweedie_score` with `power=1`, and is interpreted like R^2. R^2 itself depends mostly on a
-        few rows with large counts, as squared errors grow with the mean. For R^2, call ``sklearn.metrics.r2_score(y,
-        model.predict(X))``.
+        `sklearn.metrics.d2_tweedie_score` with `power=1`, and is interpreted like R^2. It is preferred to R^2, which
+        depends mostly on a few rows with large counts, as squared errors grow with the mean. For R^2, call
+        ``sklearn.metrics.r2_score(y, model.predict(X))``.
 
         D^2 and R^2 evaluate only the means. To compare distributions, use `crps`, or `ddpn.metrics.crps_scorer` as
         `scoring` in scikit-learn.
@@ -326,7 +337,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         censored : array-like of bool, optional
             Rows whose count stands for that many or more. Predicted means are then means of recorded counts.
         """
-        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+        sample = self._make_sample(X, y, sample_weight, exposure, upper, censored)
         with torch.no_grad():
             means = [dist.mean.double().numpy() for dist, _ in self._fitted.iter_recorded_blocks(sample)]
         scale = np.ones(len(sample)) if sample.exposure is None else sample.exposure
@@ -349,7 +360,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             As for `score`. Censored counts are scored by the distribution of recorded counts, see
             `ddpn.distributions.Censored`.
         """
-        return self._mean_score(crps, self._sample(X, y, sample_weight, exposure, upper, censored))
+        return self._mean_score(crps, self._make_sample(X, y, sample_weight, exposure, upper, censored))
 
     def nll(
         self,
@@ -367,7 +378,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         X, y, sample_weight, exposure, upper, censored
             As for `score`. The likelihood of a censored count y is P(Z >= y).
         """
-        return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
+        return self._mean_score(nll, self._make_sample(X, y, sample_weight, exposure, upper, censored))
 
     def _mean_score(self, score: Callable[[Distribution, Tensor], Tensor], sample: CountRows) -> float:
         scores = []
@@ -391,7 +402,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper: ArrayLike | None = None,
         censored: ArrayLike | None = None,
     ) -> Self:
-        """Calibrate intervals with rows that `fit` was not trained on.
+        """Calibrate intervals with held-out rows.
 
         If predicted distributions are right, intervals do not change. If they are too narrow, intervals are widened
         until they contain the requested share of counts.
@@ -404,13 +415,14 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             How many times each row counts, or the density ratio of new rows to calibration rows. With density ratios,
             intervals have the requested coverage on new rows.
         prior_rows : float
-            Shrinks the level towards the requested coverage, as if the distributions had been right for this many
-            additional rows. Useful with few calibration rows. The coverage guarantee is exact for 0.
+            Shrinks the calibrated probability of intervals towards the requested coverage, as if the predicted
+            distributions had been right for this many additional rows. Useful with few calibration rows. The coverage
+            guarantee is exact for 0.
         groups : str or array-like, optional
             Groups within which intervals must also have the requested coverage: the name of a column of X, or a label
             per row.
         group_rows : float
-            Shrinks the level of each group towards the level of all rows, which counts as this many additional rows.
+            Shrinks the calibration of each group towards that of all rows, which counts as this many additional rows.
 
         Returns
         -------
@@ -432,9 +444,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         >>> before, coverage()
         (0.68, 0.9)
         """
-        _check_rows(prior_rows=prior_rows, group_rows=group_rows)
+        _check_row_numbers(prior_rows=prior_rows, group_rows=group_rows)
         with single_thread():
-            sample, by = attach_group_labels(self._sample(X, y, sample_weight, exposure, upper, censored), groups)
+            sample, by = attach_group_labels(self._make_sample(X, y, sample_weight, exposure, upper, censored), groups)
             predictor = self._fitted
             held_out = predictor.predict_held_out(sample)
             predictor.calibration = fit_intervals(predictor.calibration, held_out, prior_rows, by, group_rows)
@@ -451,7 +463,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper: ArrayLike | None = None,
         censored: ArrayLike | None = None,
     ) -> Self:
-        """Recalibrate the whole predicted distribution with rows that `fit` was not trained on.
+        """Recalibrate the whole predicted distribution with held-out rows.
 
         A monotone map G is learnt from the probability integral transform (PIT) of these rows, and every predicted cdf
         F is replaced by G(F). All predictions and scores change accordingly. Call `fit_recalibration` before
@@ -483,13 +495,13 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         >>> model.predictor_.calibration.recalibration.is_used, before > 1.1 * model.nll(X[2000:], y[2000:])
         (True, True)
         """
-        _check_rows(prior_rows=prior_rows)
+        _check_row_numbers(prior_rows=prior_rows)
         if getattr(self, "monotone", None) is not None:
             raise ConfigError(
                 "monotone cannot be combined with a recalibration, after which the mean might fall. Leave out one."
             )
         with single_thread():
-            sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+            sample = self._make_sample(X, y, sample_weight, exposure, upper, censored)
             random_state = getattr(self, "random_state", None)
             seed = random_state if is_integer(random_state) else 0
             predictor = self._fitted
@@ -498,7 +510,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return self
 
     def fit_ood(self, X: TableLike, alpha: float = 0.05) -> Self:
-        """Calibrate out-of-distribution flags with ordinary rows that `fit` has not seen.
+        """Calibrate the flags of out-of-distribution rows, with ordinary rows that `fit` has not used.
 
         A row is scored by comparing its inputs with a summary of the training rows: missing values, unseen levels,
         numbers outside the training range, and unusual combinations of values.
@@ -529,7 +541,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return self
 
     def ood_pvalue(self, X: TableLike) -> np.ndarray:
-        """Return each row's conformal p-value of being like the calibration rows, which is small for unusual rows.
+        """Return a p-value per row for the hypothesis that the row is like the calibration rows.
+
+        The p-values are conformal, and small for unusual rows. Call `fit_ood` first.
 
         Parameters
         ----------
@@ -546,7 +560,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             return self._fitted.calibration.ood_pvalue(self.parse(X))
 
     def is_ood(self, X: TableLike, alpha: float | None = None) -> np.ndarray:
-        """Flag rows that are out-of-distribution, by their p-values.
+        """Flag out-of-distribution rows: those with a small p-value by `ood_pvalue`.
 
         Parameters
         ----------
@@ -601,7 +615,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     @property
     def day_columns_(self) -> frozenset[str]:
-        """The inputs that are days since 1970, derived from date columns."""
+        """The columns that `fit` made from dates and that count days since 1970."""
         return frozenset((self._dates if self._roles is None else self._roles.dates).days)
 
     # Comparison ----------------------------------------------------------------------------------------------------
@@ -617,7 +631,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         groups: ArrayLike | None = None,
         max_rows: int | None = MAX_ROWS,
     ) -> Leaderboard:
-        """Score the model and each of its members on a test set, or out-of-fold on the rows of `fit`.
+        """Score the model and each of its members on a test set, or out-of-fold on the training rows.
 
         Parameters
         ----------
@@ -655,7 +669,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             if X is not None or y is not None:
                 raise InputError("X and y must both be passed, or neither: without them, scores are out-of-fold.")
             return self._out_of_fold_leaderboard()
-        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+        sample = self._make_sample(X, y, sample_weight, exposure, upper, censored)
         sample = sample.replace(group=check_groups(groups, len(sample)))
         draw = draw_sample(sample, check_max_rows(max_rows))
         board = leaderboard_of(self._fitted, draw.take(sample), self.leaks_, total=draw.total)
@@ -724,7 +738,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             raise InputError(f"{path} already exists. Choose another name, or replace it with `overwrite=True`.")
         from ddpn.analysis.report import write_report  # slow to import
 
-        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+        sample = self._make_sample(X, y, sample_weight, exposure, upper, censored)
         labels = None if interval_groups is None else to_array(interval_groups)
         sample = sample.replace(group=check_groups(groups, len(sample)), interval_groups=labels)
         return write_report(path, self, sample, **{"leak": " ".join(self.leaks_), **options})
@@ -732,28 +746,28 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     # Saving ------------------------------------------------------------------------------------------------------
 
     def _extra_state(self) -> tuple[dict[str, bytes], JsonObject]:
-        """Return files and JSON values that are saved in addition to the predictor."""
+        """Return what is saved in addition to the predictor: files by name, and values for the manifest (JSON)."""
         return {}, {}
 
     def _restore_extra(self, files: dict[str, bytes], extra: JsonObject) -> None:
-        """Set the attributes that `_extra_state` saved."""
+        """Set attributes from the files and values that `_extra_state` returned when the model was saved."""
 
     def collect_state(self) -> tuple[dict[str, bytes], JsonObject]:
         """Return everything that `save` writes: the files by name, and the manifest."""
         files, manifest = self._fitted.state()
-        more, extra = self._extra_state()
+        extra_files, extra = self._extra_state()
         schema = self._fitted.schema
         assert schema is not None
         manifest["estimator"] = {
             "class": type(self).__name__,
-            "options": plain_options(self, self._not_saved),
+            "options": collect_json_options(self, self._not_saved),
             "schema": schema.as_dict(),
             "dates": [asdict(column) for column in self._dates.columns],
             "library": self._library,
             "leaks": list(self.leaks_),
             "extra": extra,
         }
-        return files | more, manifest
+        return files | extra_files, manifest
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
         """Write the fitted model to a folder, completely or not at all. No pickle is written.
@@ -791,7 +805,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     @classmethod
     def from_manifest(cls, path: Path, manifest: JsonObject, mixed_only: bool, roles: Roles | None) -> Self:
-        """Load a model whose manifest is already read.
+        """Load a model from its folder and its manifest, which has been read already.
 
         Parameters
         ----------
@@ -837,28 +851,39 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return tags
 
 
-def _check_rows(**numbers: float) -> None:
+def _check_row_numbers(**numbers: float) -> None:
     for name, value in numbers.items():
         check_number(name, value, "a finite number of at least 0", is_number(value) and 0.0 <= value < np.inf)
 
 
-def plain_options(model: BaseEstimator, without: tuple[str, ...]) -> JsonObject:
-    """Return the constructor arguments that JSON can hold, which excludes random streams and paths."""
-    options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
+def collect_json_options(model: BaseEstimator, excluded: tuple[str, ...]) -> JsonObject:
+    """Return the constructor arguments of a model that JSON can represent, except those in `excluded`.
+
+    Random generators and paths cannot be represented.
+    """
+    options = {
+        name: _to_json_value(value) for name, value in model.get_params(deep=False).items() if name not in excluded
+    }
     return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}
 
 
-def _plain(value: object) -> object:
-    """Convert NumPy numbers, sequences and dictionaries to JSON values; return anything else unchanged."""
+def _to_json_value(value: object) -> object:
+    """Convert NumPy scalars and arrays to Python numbers and lists, also inside sequences and dictionaries.
+
+    Return anything else unchanged.
+    """
     if isinstance(value, Mapping):
-        return {name: _plain(option) for name, option in value.items()}
+        return {name: _to_json_value(option) for name, option in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(option) for option in value]
+        return [_to_json_value(option) for option in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def make_named_head(likelihood: str | Sequence[str], options: Mapping[str, object] | None) -> Head:
-    """Make the head of a likelihood from the arguments `likelihood` and `head_options`."""
+    """Make the head of a likelihood, given its name or several names for a mixture, and its options.
+
+    Raise a `ConfigError` if they are invalid.
+    """
     check_likelihood(likelihood)
     if options is not None and not isinstance(options, Mapping):
         must = 'be a dictionary such as {"beta": 0.5}'

@@ -1,4 +1,4 @@
-"""`CountGLM`: generalised linear models of counts, fitted to the exact maximum of their likelihood."""
+"""`CountGLM`: generalised linear models of counts, fitted by exact maximum likelihood."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _COVARIANCES = {"model": "model-based", "robust": "robust (HC0)", "HC3": "robust
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CountGLM(CountEstimator):
-    """A GLM of counts, fitted by exact maximum likelihood: the log mean is linear in the columns.
+    """A generalised linear model (GLM) of counts, fitted by exact maximum likelihood.
 
-    Each level of a category has a coefficient, except the first in alphabetical order. `summary()` shows coefficients,
-    rate ratios and intervals.
+    The log mean is linear in the columns. Each level of a category has a coefficient, except the first in alphabetical
+    order. `summary()` shows coefficients, rate ratios and intervals.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class CountGLM(CountEstimator):
         return self
 
     def _make_head(self) -> Head:
-        """Validate the constructor arguments, and make the head of the likelihood."""
+        """Validate the constructor arguments and return the head of the likelihood."""
         check_choice("likelihood", self.likelihood, [name for name in HEADS if HEADS[name].has_glm])
         check_choice("dispersion", self.dispersion, ("auto", "constant", "linear"))
         check_choice("location", self.location, ("mean", "mu"))
@@ -243,9 +243,10 @@ class CountGLM(CountEstimator):
         return make_head(self.likelihood, **({"location": self.location} if has_location else {}))
 
     def _list_linear_outputs(self, head: Head) -> tuple[bool, ...]:
-        """Return, per raw output of the head, True if it is linear in the columns and False if it is constant.
+        """Return, for each raw output of the head, True if it is linear in the columns and False if it is constant.
 
-        The first raw output, of the location, is always linear.
+        Raw outputs are the parameters of the likelihood on the scale of the coefficients, such as log mu and log gamma.
+        The first one, the location, is always linear.
         """
         if self.dispersion == "auto":
             return tuple(p not in head.dispersion_outputs for p in range(head.n_raw))
@@ -268,11 +269,13 @@ class CountGLM(CountEstimator):
 
     @property
     def head_(self) -> Head:
-        """The `Head` with the likelihood: it turns linear predictors into distributions."""
+        """The head of the likelihood, which turns linear predictors into distributions."""
         return self._glm.head
 
     def coefficient_table(self, coverage: float = 0.95) -> CoefficientTable:
-        """Return estimates with standard errors, z, p and Wald intervals, intercepts first.
+        """Return a table of all coefficients, with standard errors, z statistics, p-values and Wald intervals.
+
+        Each parameter's intercept precedes its other coefficients.
 
         Parameters
         ----------
@@ -302,7 +305,7 @@ class CountGLM(CountEstimator):
         )
 
     def summary(self, coverage: float = 0.95) -> GLMSummary:
-        """Summarise the fit: likelihood, coefficients of the location with ratios, and coefficients of the dispersion.
+        """Summarise the fit for printing: statistics of the fit, coefficients with ratios, and dispersion.
 
         Parameters
         ----------
@@ -363,12 +366,16 @@ class CountGLM(CountEstimator):
 
 
 def _label_parameters(head: Head) -> tuple[str, ...]:
-    """Return the names of the parameters that coefficients describe, one per raw output."""
+    """Return the names of the head's raw outputs, such as "log mean" and "log gamma"."""
     return ("log mean", *head.parameter_names[1:]) if head.location_is_mean else head.parameter_names
 
 
 def _merge_rows(rows: CountRows) -> tuple[CountRows, np.ndarray | None]:
-    """Merge equal rows of small samples; also return the group number of each row, or None without groups."""
+    """Merge equal rows into one row with their total weight, unless there are very many rows.
+
+    Also return the group of each row as an integer, or None if there are no groups. Equal rows of different groups are
+    not merged.
+    """
     if rows.group is not None:
         codes = np.unique(rows.group, return_inverse=True)[1].ravel()
         if not codes.any():

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from ddpn.analysis.leaderboard import Leaderboard, out_of_fold_leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.estimators.data_warnings import warn_about_table
-from ddpn.estimators.estimator import CountEstimator, make_named_head, plain_options
+from ddpn.estimators.estimator import CountEstimator, collect_json_options, make_named_head
 from ddpn.members import MEMBERS, list_mixable_members
 from ddpn.members.folds import Folds, JobOptions, get_fold_copies
 from ddpn.members.member import MemberSpec, NotApplicableError, Task
@@ -60,7 +60,7 @@ _N_NETWORKS = 5
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NetworkRegressor(CountEstimator):
-    """Base class of estimators with networks; subclasses set the number of networks and other members."""
+    """Base class of `CountRegressor` and `DDPNRegressor`, the estimators with networks."""
 
     likelihood: str | Sequence[str] = DEFAULT_LIKELIHOOD
     head_options: Mapping[str, object] | None = None
@@ -95,7 +95,7 @@ class NetworkRegressor(CountEstimator):
         groups: ArrayLike | None = None,
         **removed: object,
     ) -> Self:
-        """Fit the model.
+        """Fit the model to a table and its counts.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class NetworkRegressor(CountEstimator):
         return self
 
     def _make_schedule(self) -> Schedule:
-        """Return the schedule of `fit`, and start its clock."""
+        """Return the schedule of a fit, with its steps and its time limit, and start the clock of this limit."""
         return Schedule(steps=PLAIN_STEPS)
 
     @property
@@ -178,7 +178,10 @@ class NetworkRegressor(CountEstimator):
 
     @abstractmethod
     def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
-        """Return the options of `fit`'s steps; raise a `ConfigError` if the model does not support these counts."""
+        """Return the options of the steps of a fit, such as calibration.
+
+        Raise a `ConfigError` if the model does not support the range of counts.
+        """
 
     def fit_rows(
         self,
@@ -189,10 +192,10 @@ class NetworkRegressor(CountEstimator):
         schedule: Schedule,
         stream: RowStream | None = None,
     ) -> FittedPipeline:
-        """Fit the model to validated rows by `ddpn.pipeline.fit_pipeline`.
+        """Fit the model to validated rows by `ddpn.pipeline.fit_pipeline`, and set its fitted attributes.
 
-        If there is a `stream`, `train` is a sample of it. After Ctrl-C, a model that can be used is kept, and the
-        result names the steps that are missing.
+        For a table that is read in passes, `stream` has all of its rows, and `train` is a sample of them. After Ctrl-C,
+        a model that can be used is kept, and the result names the steps that are missing.
         """
         head, network_options, runtime = self.build_options()
         counts.check_not_all_censored(train)
@@ -233,10 +236,13 @@ class NetworkRegressor(CountEstimator):
     def _plan_fit(
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> FitPlan:
-        """Return the plan of a fit: the training and held-out rows, the members, and the seed."""
+        """Return the plan of a fit: which rows are held out, which members are fitted, and the random seed."""
 
     def build_options(self) -> tuple[Head, NetworkOptions, Runtime]:
-        """Build the head, the network options and the runtime; raise a `ConfigError` for the first invalid argument."""
+        """Validate the constructor arguments; return the head, the options of the networks and their runtime.
+
+        Raise a `ConfigError` for the first argument that is invalid.
+        """
         head = self._make_head()
         options = self._network_options()
         device = "auto" if self.device != "cpu" and not is_here(self.n_jobs) else self.device
@@ -258,21 +264,21 @@ class NetworkRegressor(CountEstimator):
         return head, options, runtime
 
     def _make_head(self) -> Head:
-        """Return the likelihood with its options."""
+        """Return the head of the likelihood, with its options."""
         return make_named_head(self.likelihood, self.head_options)
 
     def _network_options(self) -> NetworkOptions:
-        """Return the options of the networks and their training."""
+        """Return the options of the networks and of their training."""
         return NetworkOptions(**self._collect_network_options())
 
     def _collect_network_options(self) -> JsonObject:
-        """Return the options of networks that the arguments set."""
+        """Return the options of the networks that constructor arguments set, by name."""
         options = {name: getattr(self, name) for name in ("hidden", "numeric", "epochs")}
         return {"n_networks": self._networks_per_kind(), **options, **check_training_options(self.training_options)}
 
     @abstractmethod
     def _networks_per_kind(self) -> int:
-        """Return the number of networks that are trained together as one member."""
+        """Return the number of networks in a member: networks that are trained together."""
 
     def _checkpoint(self) -> Path | None:
         if self.checkpoint is not None and not is_integer(self.random_state):
@@ -280,18 +286,21 @@ class NetworkRegressor(CountEstimator):
         return None if self.checkpoint is None else Path(self.checkpoint)
 
     def _job_options(self, on_step: Callable[[str], object]) -> JobOptions:
-        """Return where members are fitted as jobs."""
+        """Return the options for fitting members as separate jobs: where they run, and where their results are kept.
+
+        `on_step` is called with a line of text about each finished fit.
+        """
         checkpoint = self._checkpoint()
         # Finished fits are saved in a folder next to the checkpoint.
         store = None if checkpoint is None else ResultStore(checkpoint.with_name(f"{checkpoint.name}.jobs"))
-        about = plain_options(self, (*self._not_saved, "device"))
+        about = collect_json_options(self, (*self._not_saved, "device"))
         return JobOptions(self.n_jobs, store, about, on_step)
 
     # What was fitted ---------------------------------------------------------------------------------------------
 
     @property
     def _all_networks(self) -> list[Networks]:
-        """The network members of the model, one copy per fold if members were cross-fitted."""
+        """All members that are networks. If members were cross-fitted, these are the copies for all folds."""
         return [
             networks
             for member in self._fitted.members.values()
@@ -307,7 +316,7 @@ class NetworkRegressor(CountEstimator):
 
     @property
     def history_(self) -> History:
-        """Losses of the networks by epoch."""
+        """Training history of the networks: losses and scores by epoch."""
         _ = self._networks  # raises an error if there are no networks
         return History.from_parts([networks.history for networks in self._all_networks])
 
@@ -318,12 +327,15 @@ class NetworkRegressor(CountEstimator):
 
     @property
     def head_(self) -> Head:
-        """The likelihood of the networks."""
+        """The head of the networks, which defines the likelihood."""
         return self._all_networks[0].head if self._all_networks else self._make_head()
 
     @property
     def numeric_(self) -> str:
-        """The encoding of numbers that was used."""
+        """The encoding of numeric columns that the networks use.
+
+        It is the argument `numeric`, or the encoding that "auto" has chosen.
+        """
         return self._networks.encoder.numeric
 
     def _extra_state(self) -> tuple[dict[str, bytes], JsonObject]:
@@ -462,7 +474,10 @@ class CountRegressor(NetworkRegressor):
         return replace(out_of_fold_leaderboard(self.predictor_, held_out, self.leaks_), library=self._library)
 
     def __getstate__(self) -> JsonObject:
-        """Return the state without the training rows that out-of-fold scores need, to keep pickles and copies small."""
+        """Return the state for pickles and copies, without training rows, to keep them small.
+
+        A pickled or copied model therefore has no out-of-fold scores.
+        """
         return {name: value for name, value in super().__getstate__().items() if name != "_held_out"}
 
     def _plan_fit(
@@ -576,7 +591,7 @@ class DDPNRegressor(NetworkRegressor):
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> FitPlan:
         if validation is None:
-            is_held_out = held_out(train, self.validation, random.randint(2**31 - 1))
+            is_held_out = draw_validation_mask(train, self.validation, random.randint(2**31 - 1))
             train, validation = (
                 (train.rows(~is_held_out), train.rows(is_held_out)) if is_held_out.any() else (train, None)
             )
@@ -591,7 +606,7 @@ class DDPNRegressor(NetworkRegressor):
 
     @property
     def encoder_(self) -> FeatureEncoder:
-        """The encoder of the networks' inputs."""
+        """The encoder that turns a table into the inputs of the networks."""
         return self._networks.encoder
 
 
@@ -603,7 +618,10 @@ _REMOVED = {
 
 
 def _raise_for_removed(arguments: Mapping[str, object]) -> None:
-    """Raise a `TypeError` for unknown arguments of `fit`, which names the replacement of removed arguments."""
+    """Raise a `TypeError` if `fit` got an unknown argument.
+
+    For arguments of earlier versions, the message names their replacement.
+    """
     if not arguments:
         return
     unknown = [name for name in arguments if name not in _REMOVED]
@@ -613,8 +631,12 @@ def _raise_for_removed(arguments: Mapping[str, object]) -> None:
     raise TypeError(f"fit() has one argument for validation rows now: validation=CountRows({parts}).")
 
 
-def held_out(sample: CountRows, share: float | str | None, seed: int) -> np.ndarray:
-    """Return a mask of the rows to hold out for validation, by default a tenth if there are enough rows."""
+def draw_validation_mask(sample: CountRows, share: float | str | None, seed: int) -> np.ndarray:
+    """Draw the rows to hold out for validation, and return a mask that is True for them.
+
+    `share` is the share of the rows; "auto" is a tenth if there are enough rows, and None holds out no rows. Rows of a
+    group are held out together.
+    """
     if share == "auto":
         share = HELD_OUT_SHARE if len(sample) >= MIN_ROWS_TO_VALIDATE else 0.0
     if share is not None and not (is_number(share) and 0.0 <= share < 1.0):
@@ -627,6 +649,6 @@ def held_out(sample: CountRows, share: float | str | None, seed: int) -> np.ndar
 
 
 def _is_complete_array(table: ColumnTable) -> bool:
-    """Return True for an array of numbers or booleans without a missing value."""
+    """Return True if a table was an array, not a data frame, of numbers or booleans without missing values."""
     is_array = not table.is_named and set(table.kinds) <= {Kind.NUMBER, Kind.BOOLEAN}
     return is_array and not table.is_missing().any()

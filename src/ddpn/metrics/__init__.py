@@ -1,7 +1,7 @@
-"""Scores of predicted distributions against observed counts: one value per row.
+"""Metrics of predicted distributions and observed counts.
 
-`evaluate` returns their averages. `pit_histogram`, `coverage_curve`, `auroc` and others describe a whole set of rows
-and return one value or one curve.
+Scores such as `crps` return one value per row, and `evaluate` returns averages over the rows. `pit_histogram`,
+`coverage_curve`, `auroc` and others describe a whole set of rows by one value or one curve.
 """
 
 from ddpn.metrics.calibration import (

@@ -1,6 +1,7 @@
-"""Calibration and sharpness: intervals, probability integral transform (PIT), precision.
+"""Calibration and sharpness: coverage of intervals, probability integral transform (PIT), precision.
 
-Histograms, distances, curves and medians are computed over all rows. A `weight` of 2 equals giving a row twice.
+Histograms, distances, curves and medians are computed over all rows. A `weight` of 2 has the same effect as giving a
+row twice.
 """
 
 from collections.abc import Sequence
@@ -13,9 +14,9 @@ from torch import Tensor
 from ddpn.distributions import CountDistribution
 from ddpn.metrics.predictive import (
     Predicted,
-    cdf_sides,
+    cdf_limits,
     interval,
-    mass_between,
+    interval_probability,
     mean,
     median,
     require_supported,
@@ -29,9 +30,10 @@ _JUMP = 1e-7
 
 
 def is_covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
-    """Return True for each row whose count y lies in the row's central prediction interval.
+    """Return True for each row whose count y lies in the central prediction interval of the row.
 
-    Intervals of counts cover at least `coverage`. Compare the share of True with the mean of `expected_coverage`.
+    Intervals of counts have at least the probability `coverage`, as they end at integers. So compare the share of rows
+    with True with the mean of `expected_coverage`.
 
     Parameters
     ----------
@@ -57,10 +59,10 @@ def is_covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
 
 
 def expected_coverage(dist: Predicted, coverage: float = 0.9) -> Tensor:
-    """Compute the probability of each row's central interval by its own distribution, P(low <= Z <= high).
+    """Compute the probability of each row's central interval under the predicted distribution, P(low <= Z <= high).
 
-    It equals `coverage` for continuous distributions and is at least `coverage` for counts. Compare the observed
-    coverage with it.
+    It equals `coverage` for continuous distributions, and is at least `coverage` for counts. The observed coverage of a
+    calibrated model is close to the mean of these probabilities.
 
     Parameters
     ----------
@@ -81,13 +83,13 @@ def expected_coverage(dist: Predicted, coverage: float = 0.9) -> Tensor:
     tensor([0.9900, 0.9834, 0.9102])
     """
     dist = require_supported(dist)
-    return mass_between(dist, *interval(dist, coverage))
+    return interval_probability(dist, *interval(dist, coverage))
 
 
 def pit_bounds(dist: Predicted, y: ArrayLike) -> tuple[Tensor, Tensor]:
-    """Compute both ends of the probability integral transform (PIT) of a count: F(y - 1) and F(y).
+    """Compute the interval F(y - 1) to F(y) of each row's probability integral transform (PIT), with the cdf F.
 
-    For a continuous distribution both are F(y).
+    For continuous distributions, both ends are F(y).
 
     Parameters
     ----------
@@ -106,7 +108,7 @@ def pit_bounds(dist: Predicted, y: ArrayLike) -> tuple[Tensor, Tensor]:
     (tensor([0.0000, 0.4060]), tensor([0.1353, 0.6767]))
     """
     dist, y = validate_prediction(dist, y)
-    return cdf_sides(dist, dist.as_counts(y) if isinstance(dist, CountDistribution) else y)
+    return cdf_limits(dist, dist.as_counts(y) if isinstance(dist, CountDistribution) else y)
 
 
 # Whole sets of predictions -----------------------------------------------------------------------------------------
@@ -131,9 +133,10 @@ class CoverageCurve(NamedTuple):
 
 
 def pit_histogram(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | None = None) -> Tensor:
-    """Compute the non-randomised PIT histogram (Czado, Gneiting and Held, 2009), flat at 1 if calibrated.
+    """Compute the non-randomised histogram of the PIT (Czado, Gneiting and Held, 2009).
 
-    A valley shows distributions that are too narrow, a hill distributions that are too wide, and a slope a bias.
+    All bars are close to 1 for calibrated distributions. A valley shows distributions that are too narrow, a hill
+    distributions that are too wide, and a slope a bias.
 
     Parameters
     ----------
@@ -167,10 +170,10 @@ def pit_histogram(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLi
 
 
 def pit_distance(dist: Predicted, y: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Compute the Kolmogorov distance of the PIT from uniform: the largest |mean P(PIT <= u) - u|.
+    """Compute the Kolmogorov distance between the distribution of the PIT and the uniform distribution.
 
-    0 is perfectly calibrated, 1 is the worst. For n rows of calibrated continuous distributions, it is about 0.87 /
-    sqrt(n), and smaller for counts.
+    It is the largest |mean P(PIT <= u) - u| over all u: 0 is perfectly calibrated, 1 is the worst. For n rows of
+    calibrated continuous distributions, it is about 0.87 / sqrt(n), and for counts it is smaller.
 
     Parameters
     ----------
@@ -186,11 +189,14 @@ def pit_distance(dist: Predicted, y: ArrayLike, weight: ArrayLike | None = None)
     0.1212
     """
     lower, upper = pit_bounds(dist, y)
-    return distance_of_bounds(lower, upper, validate_weights(weight, lower))
+    return compute_pit_distance(lower, upper, validate_weights(weight, lower))
 
 
-def distance_of_bounds(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
-    """Compute `pit_distance` from the results of `pit_bounds`; `weight` has one weight per row, shape (n,)."""
+def compute_pit_distance(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
+    """Compute `pit_distance` from the ends of each row's PIT interval, the results of `pit_bounds`.
+
+    Shape: (rows,) each. The largest distance is at an end of an interval, because the mean cdf is linear in between.
+    """
     w = weight / weight.sum()
     lower, upper = (x.double().reshape(-1) for x in (lower, upper))
     # Between the ends of the rows' PIT intervals, the mean cdf is linear.
@@ -206,9 +212,9 @@ def distance_of_bounds(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
 
 
 def median_precision(dist: Predicted, weight: ArrayLike | None = None) -> float:
-    """Compute the median of 1 / variance over the rows (Appendix B.2), a measure of sharpness.
+    """Compute the median precision over the rows, 1 / variance, a measure of sharpness (Appendix B.2 of the paper).
 
-    A sharp model is good only if it is calibrated as well. The variance is exact; the paper uses mu / gamma for its
+    A sharp model is good only if it is calibrated as well. Variances are exact, while the paper uses mu / gamma for its
     single Double Poissons.
 
     Parameters
@@ -265,5 +271,5 @@ def coverage_curve(
         hit = (low <= y) & (y <= high)
         w = validate_weights(weight, hit)
         inside.append(mean(hit.reshape(-1), w))
-        expected.append(mean(mass_between(dist, low, high).expand(hit.shape).reshape(-1), w))
+        expected.append(mean(interval_probability(dist, low, high).expand(hit.shape).reshape(-1), w))
     return CoverageCurve(level.to(y.device), torch.stack(inside), torch.stack(expected))

@@ -1,4 +1,4 @@
-"""Out-of-distribution (OOD) scores of predictions, and measures of how well a score separates OOD inputs."""
+"""Out-of-distribution (OOD) scores of predictions, and measures of how well scores separate OOD inputs from others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,10 +16,10 @@ from ddpn.runtime.validation import check_choice
 _ROUNDING = 1e-12
 
 
-def _ensemble(dist: Predicted, kind: str) -> Mixture:
-    """Return `dist` if it is a mixture of at least two components; raise an `InputError` for anything else.
+def _require_ensemble(dist: Predicted, kind: str) -> Mixture:
+    """Return `dist` unchanged if it is a mixture of at least two components; raise an `InputError` otherwise.
 
-    `kind` is the score that needs the components, for the message.
+    `kind` is the score that needs components. It is named in the message.
     """
     if isinstance(dist, Mixture) and dist.size > 1:
         return dist
@@ -32,16 +32,16 @@ def _ensemble(dist: Predicted, kind: str) -> Mixture:
 #: Name -> function (dist) -> one value per row.
 _SCORES: dict[str, Callable[[Supported], Tensor]] = {
     "variance": lambda dist: dist.variance,
-    "epistemic": lambda dist: _ensemble(dist, "epistemic").epistemic,
+    "epistemic": lambda dist: _require_ensemble(dist, "epistemic").epistemic,
     "entropy": lambda dist: dist.entropy(),
-    "mutual_information": lambda dist: _ensemble(dist, "mutual_information").mutual_information,
+    "mutual_information": lambda dist: _require_ensemble(dist, "mutual_information").mutual_information,
 }
 
 
 def ood_score(dist: Predicted, kind: str = "variance") -> Tensor:
-    """Score how unfamiliar each row is: higher scores are further out of distribution (OOD).
+    """Score how unusual the inputs of each row are; higher scores are further out of distribution (OOD).
 
-    A recalibrated distribution has the scores of its base.
+    If distributions are recalibrated, the scores are those before recalibration.
 
     Parameters
     ----------
@@ -72,7 +72,10 @@ def ood_score(dist: Predicted, kind: str = "variance") -> Tensor:
 
 
 def auroc(score_in: ArrayLike, score_out: ArrayLike) -> float:
-    """Compute the area under the ROC curve: P(OOD score > in-distribution score) + P(equal) / 2 (Appendix B.2).
+    """Compute the area under the ROC curve for detecting OOD inputs by a score (Appendix B.2 of the paper).
+
+    It is the probability that a random OOD input has a higher score than a random in-distribution input. Ties count as
+    1/2.
 
     Parameters
     ----------
@@ -90,9 +93,9 @@ def auroc(score_in: ArrayLike, score_out: ArrayLike) -> float:
 
 
 def aupr(score_in: ArrayLike, score_out: ArrayLike) -> float:
-    """Compute the area under the precision-recall curve of OOD inputs (average precision, without interpolation).
+    """Compute the area under the precision-recall curve for detecting OOD inputs by a score (average precision).
 
-    An uninformative score has an area equal to the share of OOD inputs, not 1/2.
+    For an uninformative score, the area is the share of OOD inputs, not 1/2.
 
     Parameters
     ----------
@@ -110,10 +113,10 @@ def aupr(score_in: ArrayLike, score_out: ArrayLike) -> float:
 
 
 def fpr80(score_in: ArrayLike, score_out: ArrayLike) -> float:
-    """Compute the false positive rate at a true positive rate of 80% (Appendix B.2).
+    """Compute the false positive rate at a true positive rate of 80% (Appendix B.2 of the paper).
 
-    It is the share of in-distribution inputs at or above the highest threshold that at least 80% of the OOD inputs
-    reach.
+    The threshold is the highest score that at least 80% of the OOD inputs reach. The result is the share of
+    in-distribution inputs that reach it as well.
 
     Parameters
     ----------
@@ -132,9 +135,9 @@ def fpr80(score_in: ArrayLike, score_out: ArrayLike) -> float:
 
 
 def _labels_and_ranks(score_in: ArrayLike, score_out: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return a label (1 for OOD, else 0) and the dense rank of each score, for the metrics of scikit-learn.
+    """Return labels (1 for OOD, else 0) and ranks of both arrays of scores, as the metrics of scikit-learn need them.
 
-    scikit-learn accepts ranks, but no infinite scores.
+    Equal scores have equal ranks. Ranks replace scores because scikit-learn does not accept infinite scores.
     """
     inside, outside = validate_scores(score_in=score_in, score_out=score_out)
     ranks = np.unique(np.concatenate([inside, outside]), return_inverse=True)[1]
@@ -142,9 +145,9 @@ def _labels_and_ranks(score_in: ArrayLike, score_out: ArrayLike) -> tuple[np.nda
 
 
 def validate_scores(**scores: Any) -> list[np.ndarray]:
-    """Convert arrays of scores, keyed by argument name, to flat float64 arrays.
+    """Convert each array of scores to a flat float64 array.
 
-    Raise an `InputError` if an array is empty or holds NaN.
+    Raise an `InputError` if an array is empty or has NaN. The keywords name the arguments in its message.
     """
     arrays = []
     for name, values in scores.items():

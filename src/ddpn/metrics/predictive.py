@@ -1,4 +1,4 @@
-"""Helpers of the metrics: validation, quantiles, intervals and probabilities of distributions, and weighted means."""
+"""Helpers of the metrics: validation, quantiles and probabilities of predicted distributions, weighted averages."""
 
 from typing import Any, Protocol, cast
 
@@ -15,7 +15,10 @@ from ddpn.runtime.errors import InputError
 
 
 class HasDistribution(Protocol):
-    """An object that holds predicted distributions, such as a `Prediction`; all metrics accept it."""
+    """An object with predicted distributions as the attribute `distribution`, such as a `Prediction`.
+
+    All metrics accept such an object in place of distributions.
+    """
 
     @property
     def distribution(self) -> Distribution:
@@ -29,13 +32,16 @@ Supported = CountDistribution | ContinuousMixture | Normal
 
 
 def unwrap(dist: Predicted) -> Distribution:
-    """Return the distributions that a `Prediction` holds; return distributions unchanged."""
+    """Return the distributions of a `Prediction`. Distributions themselves are returned unchanged."""
     distributions: Any = getattr(dist, "distribution", dist)
     return distributions
 
 
 def require_supported(dist: Predicted) -> Supported:
-    """Return the predicted distributions; raise an `InputError` if some metrics do not support them."""
+    """Return the predicted distributions if all metrics support them; raise an `InputError` otherwise.
+
+    Supported are count distributions, Normals and mixtures.
+    """
     distributions = unwrap(dist)
     if isinstance(distributions, CountDistribution | Mixture | Normal):
         return cast(Supported, distributions)  # a mixture of counts and Normals raises its own errors
@@ -44,7 +50,10 @@ def require_supported(dist: Predicted) -> Supported:
 
 
 def read_tensor_options(dist: Distribution) -> dict[str, Any]:
-    """Return the device and dtype of a distribution as keyword arguments for new tensors; empty without parameters."""
+    """Return the device and the dtype of a distribution, as keyword arguments for new tensors.
+
+    The dictionary is empty if the distribution has no parameters that are tensors.
+    """
     if isinstance(dist, CountDistribution):
         return {"device": dist.device, "dtype": dist.dtype}
     if isinstance(dist, Mixture):
@@ -54,16 +63,17 @@ def read_tensor_options(dist: Distribution) -> dict[str, Any]:
 
 
 def validate_prediction(dist: Predicted, y: ArrayLike) -> tuple[Supported, Tensor]:
-    """Return the predicted distributions and the observed counts as a tensor; raise an `InputError` for invalid ones.
+    """Return the predicted distributions, and the observed counts as a tensor.
 
-    `require_supported` checks the distributions, `validate_observations` the counts.
+    Raise an `InputError` if metrics do not support the distributions, if a count is not finite, or if shapes do not
+    broadcast.
     """
     predicted = require_supported(dist)
     return predicted, validate_observations(y, predicted)
 
 
 def as_tensor(values: ArrayLike) -> Tensor:
-    """Convert numbers (an array, a list, a column of a data frame) to a tensor; an index of pandas is ignored."""
+    """Convert an array, a list or a column of a data frame to a tensor. Labels of rows (a pandas index) are dropped."""
     return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values))
 
 
@@ -93,15 +103,18 @@ def quantile(dist: Distribution, q: float) -> Tensor:
 
 
 def interval(dist: Supported, coverage: float) -> tuple[Tensor, Tensor]:
-    """Compute the central interval of each row's distribution, as (low, high), both ends included."""
+    """Compute the central prediction interval of each row: low and high, which are both included."""
     if not isinstance(dist, Normal):
         return dist.interval(coverage)
     coverage = check_coverage(coverage)
     return quantile(dist, 0.5 * (1.0 - coverage)), quantile(dist, 0.5 * (1.0 + coverage))
 
 
-def cdf_sides(dist: Supported, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute P(Z < y) and P(Z <= y) for each row's distribution of Z; for continuous distributions they are equal."""
+def cdf_limits(dist: Supported, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute P(Z < y) and P(Z <= y) for each row, the limits of the cdf at y from the left and from the right.
+
+    For continuous distributions they are equal.
+    """
     if isinstance(dist, CountDistribution):
         counts = y.double().expand(broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape)))
         before, upto = dist.cdf(torch.stack([counts - 1.0, counts]))
@@ -110,18 +123,18 @@ def cdf_sides(dist: Supported, y: Tensor) -> tuple[Tensor, Tensor]:
     return upper, upper
 
 
-def mass_between(dist: Supported, low: Tensor, high: Tensor) -> Tensor:
-    """Compute P(low <= Z <= high) for each row's distribution of Z."""
-    return cdf_sides(dist, high)[1] - cdf_sides(dist, low)[0]
+def interval_probability(dist: Supported, low: Tensor, high: Tensor) -> Tensor:
+    """Compute P(low <= Z <= high) for each row, where Z follows the distribution of the row."""
+    return cdf_limits(dist, high)[1] - cdf_limits(dist, low)[0]
 
 
 # Weighted rows: a weight of 2 equals giving the row twice --------------------------------------------------------
 
 
 def validate_weights(weight: ArrayLike | None, like: Tensor) -> Tensor:
-    """Validate the weights of rows; return one float64 weight per element of `like`, which has one value per row.
+    """Validate the weights of rows, and return them as a flat float64 tensor with one weight per element of `like`.
 
-    None stands for weights of 1.
+    None stands for weights of 1. `like` has one value per row.
     """
     if like.numel() == 0:
         raise InputError(argument="y", must="hold at least one row", got="none")
@@ -140,12 +153,15 @@ def validate_weights(weight: ArrayLike | None, like: Tensor) -> Tensor:
 
 
 def mean(values: Tensor, weight: Tensor) -> Tensor:
-    """Compute the weighted mean in float64. Shape: values (n, ...), weight (n,) -> (...)."""
+    """Compute the weighted mean over the rows in float64. Shape: values (rows, ...), weight (rows,) -> (...)."""
     return torch.tensordot(weight / weight.sum(), values.double(), dims=1)
 
 
 def median(values: Tensor, weight: Tensor) -> Tensor:
-    """Compute the weighted median in float64; in a tie, the mean of both middle values. Shape: (n,) -> ()."""
+    """Compute the weighted median over the rows in float64. Shape: (rows,) -> ().
+
+    If half of the weight is below a value and half above, it is the mean of both middle values.
+    """
     order = values.double().argsort()
     values, upto = values.double()[order], weight[order].cumsum(0)
     half = 0.5 * upto[-1]

@@ -8,13 +8,14 @@ from ddpn.rows.checks import TableLike
 
 
 class CRPSScorer(BaseEstimator):
-    """Score a fitted estimator by minus its mean CRPS, for `scoring` in scikit-learn: larger is better.
+    """A scorer for scikit-learn that returns minus the mean CRPS of a fitted estimator, so that larger is better.
 
-    `ddpn.metrics.crps_scorer` is one. scikit-learn's default, the method `score` of an estimator, measures the mean
-    alone, which hardly depends on the likelihood.
+    `ddpn.metrics.crps_scorer` is an instance. Pass it as `scoring` to searches and cross-validation. scikit-learn's
+    default is the estimator's method `score`, which evaluates only predicted means, and so can hardly choose between
+    likelihoods.
 
-    Weights, exposures, bounds and censored rows reach the scorer by scikit-learn's metadata routing: request them of a
-    new scorer, ``CRPSScorer().set_score_request(exposure=True)``, and of `fit`.
+    Sample weights, exposures, bounds and censoring reach the scorer by scikit-learn's metadata routing. Request them
+    for a new scorer, as in ``CRPSScorer().set_score_request(exposure=True)``, and for `fit`.
 
     Examples
     --------
@@ -43,7 +44,7 @@ class CRPSScorer(BaseEstimator):
         upper: ArrayLike | None = None,
         censored: ArrayLike | None = None,
     ) -> float:
-        """Return minus the mean CRPS; scikit-learn calls the scorer itself, which is the same.
+        """Return minus the mean CRPS of an estimator on a test set. Calling the scorer does the same.
 
         Parameters
         ----------

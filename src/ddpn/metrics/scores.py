@@ -28,7 +28,9 @@ _STATISTICS: dict[str, Callable[[Supported], Tensor]] = {
 
 
 def crps(dist: Predicted, y: ArrayLike) -> Tensor:
-    """Compute the continuous ranked probability score (Appendix B.2): the integral of (F(z) - 1[z >= y])^2 over z.
+    """Compute the continuous ranked probability score (Appendix B.2 of the paper).
+
+    It is the integral of (F(z) - 1[z >= y])^2 over z, with the cdf F.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ def crps(dist: Predicted, y: ArrayLike) -> Tensor:
 
 
 def nll(dist: Predicted, y: ArrayLike) -> Tensor:
-    """Compute the negative log-likelihood, -log p(y). Any torch distribution will do.
+    """Compute the negative log-likelihood, -log p(y). All distributions of torch are supported.
 
     Parameters
     ----------
@@ -106,7 +108,9 @@ def point(dist: Predicted, statistic: str) -> Tensor:
 
 
 def absolute_error(dist: Predicted, y: ArrayLike, statistic: str = "median") -> Tensor:
-    """Compute the absolute error |point - y|. Its expectation is smallest for the median; Appendix B.2 uses the mode.
+    """Compute the absolute error of a point prediction, |point - y|.
+
+    Its expectation is smallest for the median. Appendix B.2 of the paper uses the mode.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""All metrics of a set of predictions, averaged over the rows."""
+"""`evaluate`: all metrics of a set of predictions, averaged over the rows."""
 
 from typing import Any, NamedTuple
 
@@ -10,12 +10,12 @@ from torch.distributions import Normal
 from ddpn.distributions import CountDistribution
 from ddpn.distributions.arguments import broadcast_shapes, check_coverage
 from ddpn.distributions.mixture import ContinuousMixture
-from ddpn.metrics.calibration import distance_of_bounds
+from ddpn.metrics.calibration import compute_pit_distance
 from ddpn.metrics.predictive import (
     Predicted,
-    cdf_sides,
+    cdf_limits,
     interval,
-    mass_between,
+    interval_probability,
     mean,
     median,
     validate_prediction,
@@ -66,33 +66,33 @@ def evaluate(
     """
     dist, y = validate_prediction(dist, y)
     if isinstance(dist, CountDistribution):
-        ingredients = _summarise_counts(dist, y, coverage)
+        statistics = _summarise_counts(dist, y, coverage)
     else:
-        ingredients = _summarise_density(dist, y, coverage)
-    points = {"mean": ingredients.mean, "median": ingredients.median}
+        statistics = _summarise_density(dist, y, coverage)
+    points = {"mean": statistics.mean, "median": statistics.median}
     if statistic is not None:
         points = dict.fromkeys(points, points[statistic] if statistic in points else point(dist, statistic))
-    low, high = ingredients.interval
+    low, high = statistics.interval
     values_per_row = {
         "mae": (points["median"] - y).abs(),
         "rmse": (points["mean"] - y).square(),
-        "crps": ingredients.crps,
+        "crps": statistics.crps,
         "nll": nll(dist, y),
         "coverage": (low <= y) & (y <= high),
-        "expected_coverage": ingredients.expected_coverage,
+        "expected_coverage": statistics.expected_coverage,
         "width": high - low,
     }
     shape = values_per_row["crps"].shape
     w = validate_weights(weight, values_per_row["crps"])
     result = {name: mean(value.expand(shape).reshape(-1), w).item() for name, value in values_per_row.items()}
     result["rmse"] **= 0.5
-    result["median_precision"] = median(ingredients.variance.reciprocal().expand(shape).reshape(-1), w).item()
-    result["pit_distance"] = distance_of_bounds(*ingredients.pit, w)
+    result["median_precision"] = median(statistics.variance.reciprocal().expand(shape).reshape(-1), w).item()
+    result["pit_distance"] = compute_pit_distance(*statistics.pit, w)
     return result
 
 
-class _Ingredients(NamedTuple):
-    """Statistics of each row's distribution, from which `evaluate` computes all metrics. They broadcast with y.
+class _RowStatistics(NamedTuple):
+    """Statistics per row, from which `evaluate` computes its metrics. Shapes broadcast with the observed counts y.
 
     `interval` is the central interval, `expected_coverage` its probability, and `pit` has F(y - 1) and F(y).
     """
@@ -106,10 +106,10 @@ class _Ingredients(NamedTuple):
     pit: tuple[Tensor, Tensor]
 
 
-def _summarise_counts(dist: CountDistribution, y: Tensor, coverage: float) -> _Ingredients:
-    """Compute the statistics of count distributions, in one pass over the counts and one evaluation of the cdf.
+def _summarise_counts(dist: CountDistribution, y: Tensor, coverage: float) -> _RowStatistics:
+    """Compute the statistics per row of count distributions. `coverage` is the nominal coverage of the intervals.
 
-    `coverage` is the nominal coverage of the intervals.
+    All statistics come from one summary and one evaluation of the cdf, which is faster than separate calls.
     """
     shape = broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape))
     dist = dist if dist.batch_shape == shape else dist.expand(shape)
@@ -119,10 +119,10 @@ def _summarise_counts(dist: CountDistribution, y: Tensor, coverage: float) -> _I
     counts = y.double().expand(shape)
     before, upto, *pit = dist.cdf(torch.stack([low.double() - 1.0, high.double(), counts - 1.0, counts]))
     moments = summary.mean, summary.variance
-    return _Ingredients(*moments, median, (low, high), upto - before, summary.crps, (pit[0], pit[1]))
+    return _RowStatistics(*moments, median, (low, high), upto - before, summary.crps, (pit[0], pit[1]))
 
 
-def _summarise_density(dist: ContinuousMixture | Normal, y: Tensor, coverage: float) -> _Ingredients:
+def _summarise_density(dist: ContinuousMixture | Normal, y: Tensor, coverage: float) -> _RowStatistics:
     low, high = interval(dist, coverage)
-    expected, pit = mass_between(dist, low, high), cdf_sides(dist, y)
-    return _Ingredients(dist.mean, dist.variance, point(dist, "median"), (low, high), expected, crps(dist, y), pit)
+    expected, pit = interval_probability(dist, low, high), cdf_limits(dist, y)
+    return _RowStatistics(dist.mean, dist.variance, point(dist, "median"), (low, high), expected, crps(dist, y), pit)

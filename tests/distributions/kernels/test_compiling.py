@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ddpn.distributions.kernels.compiling import compile_kernel
-from ddpn.distributions.kernels.loops import compute_log_masses
+from ddpn.distributions.kernels.loops import compute_normalised_log_probs
 
 FILE = """
 from math import inf, log, log1p
@@ -31,13 +31,13 @@ class Weights(NamedTuple):
     def is_normalised(self):
         return True
 
-    def log_mass(self, y):
+    def log_weight(self, y):
         return shift(y * log(self.mean) - (y + 1.0) * log1p(self.mean))
 
     def score(self, y):
         return y / self.mean - (y + 1.0) / (1.0 + self.mean), 0.0, 0.0
 
-    def shape(self):
+    def estimate_shape(self):
         return 0.0, self.mean + 1.0, inf
 """
 NAME = "family_that_a_test_edits"
@@ -45,7 +45,7 @@ NAME = "family_that_a_test_edits"
 
 @pytest.fixture
 def compile_text(tmp_path, monkeypatch):
-    """Return a function that imports a file with this text anew and returns its compiled `compute_log_masses`."""
+    """Return a function that imports this text as a new module and compiles `compute_normalised_log_probs` for it."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path)
@@ -54,7 +54,7 @@ def compile_text(tmp_path, monkeypatch):
         (tmp_path / f"{NAME}.py").write_text(text)
         sys.modules.pop(NAME, None)
         importlib.invalidate_caches()
-        return compile_kernel(compute_log_masses, importlib.import_module(NAME).Weights)
+        return compile_kernel(compute_normalised_log_probs, importlib.import_module(NAME).Weights)
 
     yield load_kernel
     sys.modules.pop(NAME, None)

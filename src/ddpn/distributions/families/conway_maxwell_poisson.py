@@ -1,7 +1,8 @@
 """The Conway-Maxwell-Poisson distribution, parametrised by its mean and dispersion as in Huang (2017).
 
-With m = lambda^(1 / nu), p(y) = exp(nu R(y)) / S with R(y) = y log m - m - log y! = log h(y) - D(y; m). The rate that
-gives a mean has no closed form, so `kernels.by_mean` solves for it.
+With m = lambda^(1 / nu), its probabilities lambda^y / (y!)^nu, up to a factor, are (m^y / y!)^nu: powers of Poisson
+probabilities. So they are proportional to (h(y) exp(-D(y; m)))^nu with h(y) = e^-y y^y / y! and D(y; m) = m - y + y
+log(y / m). The m that gives a prescribed mean has no closed form, so `kernels.by_mean` solves for it.
 """
 
 from math import log, log1p
@@ -15,9 +16,11 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 def guess_log_rate(mu, nu):
-    """Guess log m from the mean, by an expansion if it is accurate, else by interpolation between the limits of nu.
+    """Guess log m from the mean mu, as a start for Newton's method.
 
-    The limits are the Geometric with lambda = mu / (1 + mu) at nu = 0, and the Bernoulli distribution at nu = infinity.
+    For large nu mu, E[Y] = m - 1/2 + 1 / (2 nu) is a good approximation. Otherwise, nu log m is interpolated between
+    its limits: for nu -> 0, the Geometric distribution with lambda = mu / (1 + mu); for nu = 1, the Poisson with m =
+    mu; and for nu -> infinity with a mean below 1, the Bernoulli distribution.
     """
     by_mean = log(max(mu + 0.5 - 0.5 / nu, 1e-300))
     if nu < 1.0:
@@ -28,7 +31,7 @@ def guess_log_rate(mu, nu):
 
 
 class ConwayMaxwellPoissonWeights(RateWeights):
-    """Probabilities exp(nu R(y)) / S of a Conway-Maxwell-Poisson, see `kernels.family`."""
+    """Probabilities of a Conway-Maxwell-Poisson, for compiled kernels (see `kernels.family`)."""
 
     @classmethod
     def prepare(cls, a, b, c):
@@ -36,13 +39,13 @@ class ConwayMaxwellPoissonWeights(RateWeights):
 
 
 class ConwayMaxwellPoisson(ParametricDistribution):
-    r"""Conway-Maxwell-Poisson with mean mu: p(y) proportional to lambda^y / (y!)^nu.
+    r"""Conway-Maxwell-Poisson distribution with mean mu: p(y) is proportional to lambda^y / (y!)^nu.
 
-    lambda is solved from the mean mu by Newton's method. nu > 1 is under-, nu < 1 over-dispersed, nu = 1
-    is Poisson(mu), nu = 0 would be the Geometric distribution: the variance never exceeds mu (1 + mu). nu must be at
-    most 20 times the larger of mu and 1: beyond, nearly all mass is on one count.
+    lambda is solved from the mean mu by Newton's method. Counts are under-dispersed for nu > 1, Poisson for nu = 1, and
+    over-dispersed for nu < 1. The limit nu -> 0 is the Geometric distribution, so the variance is always below mu (1 +
+    mu). nu must be at most 20 times the larger of mu and 1: beyond, nearly all mass is on one count.
 
-    Shape: mu and nu broadcast to `batch_shape`. Computation is in float64, results come in the parameters' dtype.
+    Shape: mu and nu broadcast to `batch_shape`. Results are computed in float64 and have the dtype of the parameters.
 
     Parameters
     ----------

@@ -14,7 +14,10 @@ from ddpn.runtime.errors import InputError
 
 
 class DoubleBinomialWeights(NamedTuple):
-    """Weights h(k) h(n - k) exp(-gamma D(k)) of a Double Binomial with total n, see `kernels.family`."""
+    """Weights of a Double Binomial, for compiled kernels (see `kernels.family`).
+
+    The weight of k is h(k) h(n - k) exp(-gamma D(k)), as in `DoubleBinomial`.
+    """
 
     mu: float
     gamma: float
@@ -27,7 +30,7 @@ class DoubleBinomialWeights(NamedTuple):
     def is_normalised(self):
         return False
 
-    def log_mass(self, k):
+    def log_weight(self, k):
         others = max(self.total - k, 0.0)
         return log_h(k) + log_h(others) - self.gamma * sum_deviances(k, others, self.mu, self.total)
 
@@ -36,26 +39,34 @@ class DoubleBinomialWeights(NamedTuple):
         by_mu = self.gamma * (k / self.mu - others / (self.total - self.mu))
         return by_mu, -sum_deviances(k, others, self.mu, self.total), 0.0
 
-    def shape(self):
-        """Return mu, a standard deviation that is at most the width of the support, and the total."""
+    def estimate_shape(self):
+        """Return a centre (mu), a rough standard deviation, and the last possible count (the total).
+
+        The standard deviation is limited by the number of possible counts.
+        """
         mu, n = self.mu, self.total
         return mu, min(sqrt(mu * (1.0 - mu / n) / self.gamma), n) + 0.5, n
 
 
 def sum_deviances(k, others, mu, n):
-    """Return D(k) as the sum of the Poisson deviances of k and of n - k."""
+    """Return D(k) = k log(k / mu) + (n - k) log((n - k) / (n - mu)).
+
+    It is the sum of two Poisson deviances, of k for the mean mu and of `others` = n - k for the mean n - mu.
+    """
     return deviance(k, mu) + deviance(others, n - mu)
 
 
 class DoubleBinomial(ParametricDistribution):
-    r"""Double Binomial: counts 0..total with location mu and inverse dispersion gamma.
+    r"""Double Binomial distribution of counts 0, ..., total, with location mu and inverse dispersion gamma.
 
-    p(k) = h(k) h(n - k) exp(-gamma D(k)) / S, with n the total, h(k) = e^-k k^k / k! and
-    D(k) = k log(k / mu) + (n - k) log((n - k) / (n - mu)). This is Efron's (1986)
-    C(n, k) [k^k (n - k)^(n - k) / n^n]^(1 - gamma) q^(gamma k) (1 - q)^(gamma (n - k)) with q = mu / n, normalised.
+    Efron (1986) defines it by p(k) proportional to C(n, k) [k^k (n - k)^(n - k) / n^n]^(1 - gamma) q^(gamma k) (1 -
+    q)^(gamma (n - k)), where n is the total and q = mu / n. Here it is computed as p(k) = h(k) h(n - k) exp(-gamma
+    D(k)) / S, with h(k) = e^-k k^k / k!, D(k) = k log(k / mu) + (n - k) log((n - k) / (n - mu)), and the sum S of all
+    weights.
 
-    gamma = 1 is the Binomial, gamma > 1 is under-, gamma < 1 over-dispersed. The mean is close to mu, the variance to
-    mu (1 - mu / n) / gamma where that is large; `mean` and `variance` are exact everywhere.
+    Counts are under-dispersed for gamma > 1, Binomial for gamma = 1, and over-dispersed for gamma < 1. The mean is
+    close to mu, and the variance to mu (1 - mu / n) / gamma where that is large; `mean` and `variance` are exact
+    everywhere.
 
     Shape: total (integers of at least 1), mu (between 0 and the total) and gamma broadcast to `batch_shape`.
 
@@ -107,9 +118,9 @@ class DoubleBinomial(ParametricDistribution):
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> constraints.Constraint:
-        """Return the constraint of integers from 0 to `total`."""
+        """Return the constraint that counts are integers from 0 to `total`."""
         return constraints.integer_interval(0, self.total)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Compute a quantile: the smallest count y with P(K <= y) >= q; the total at q = 1."""
+        """Compute quantiles: the smallest count y with P(Z <= y) >= q. At q = 1 it is the total."""
         return torch.minimum(super().icdf(value), self.total)

@@ -1,4 +1,4 @@
-"""The Double Poisson distribution of Efron (1986), exact: normalised for any mean and any dispersion."""
+"""The Double Poisson distribution of Efron (1986), normalised exactly for any mean and any dispersion."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -32,9 +32,10 @@ _MIN_TABLE_ROWS = 100
 
 
 class DoublePoissonWeights(NamedTuple):
-    """Weights h(y) exp(-gamma D(y; mu)), see `kernels.family`.
+    """Weights of a Double Poisson, h(y) exp(-gamma D(y; mu)), for compiled kernels (see `kernels.family`).
 
-    If `is_large`, D is computed by a series, because logarithms in its formula would cancel.
+    If `is_large` is True, the terms of D(y; mu) = mu - y + y log(y / mu) are so large that they cancel. Then D is
+    computed by a series.
     """
 
     mu: float
@@ -50,34 +51,38 @@ class DoublePoissonWeights(NamedTuple):
     def is_normalised(self):
         return False
 
-    def log_mass(self, y):
+    def log_weight(self, y):
         if self.is_large:
             return log_h(y) - self.gamma * deviance(y, self.mu)
         log_h_of_y, log_y = log_h_and_log(y)
         return log_h_of_y - self.gamma * (self.mu - y + y * (log_y - self.log_mu))
 
-    def quick(self, y, log_y, log_h_of_y):
+    def fast_log_weight(self, y, log_y, log_h_of_y):
         return nan if self.is_large else log_h_of_y - self.gamma * (self.mu - y + y * (log_y - self.log_mu))
 
     def score(self, y):
         by_log = self.mu - y + y * (look_up_log(y) - self.log_mu)
         return self.gamma * (y - self.mu) / self.mu, -(deviance(y, self.mu) if self.is_large else by_log), 0.0
 
-    def shape(self):
-        """Return mu, or 0 if there may be no interior mode, and an upper bound of the standard deviation."""
+    def estimate_shape(self):
+        """Return a rough centre, an upper bound of the standard deviation, and infinity, the end of the support.
+
+        The centre is mu, or 0 if weights may fall from 0 on.
+        """
         mu, gamma = self.mu, self.gamma
         return (mu if mu * gamma > 2.0 else 0.0), sqrt(mu / gamma) + 1.0 / gamma, inf
 
 
 class DoublePoisson(ParametricDistribution):
-    r"""Double Poisson with location mu and inverse dispersion gamma.
+    r"""Double Poisson distribution with location mu and inverse dispersion gamma.
 
     p(y) = sqrt(gamma) / c(mu, gamma) * (e^-y y^y / y!) * exp(-gamma (mu - y + y log(y / mu)))   (Eq. 1)
 
-    gamma > 1 is under-, gamma < 1 over-dispersed, gamma = 1 is Poisson(mu). The mean is close to mu and the variance to
-    mu / gamma where gamma mu is large; `mean` and `variance` are exact everywhere.
+    Counts are under-dispersed for gamma > 1, Poisson(mu) for gamma = 1, and over-dispersed for gamma < 1. The mean is
+    close to mu and the variance to mu / gamma where gamma mu is large; `mean` and `variance` are exact everywhere.
 
-    Shape: mu and gamma broadcast to `batch_shape`. Computation is in float64, results come in the parameters' dtype.
+    Shape: mu and gamma broadcast to `batch_shape`. Results are computed in float64 and have the dtype of the
+    parameters.
 
     Parameters
     ----------
@@ -132,12 +137,15 @@ class DoublePoisson(ParametricDistribution):
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-        """Compute log p(y), normalised by a sum of 63 terms."""
+        """Compute log p(y) in torch operations, normalised by a sum of 63 terms (see `torch_formulas`)."""
         return torch_formulas.double_poisson(y, mu, gamma)
 
     @classmethod
     def evaluate_kernel(cls, name: str, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Evaluate a kernel; "float32" looks up log c in a table instead of summing."""
+        """Evaluate a kernel, see `ParametricDistribution.evaluate_kernel`.
+
+        The kernel "float32" looks up the normalising constant in a table (`normalizer_table`) instead of summing.
+        """
         if name != "float32":
             return super().evaluate_kernel(name, columns)
         columns_array = np.stack(columns)
@@ -147,17 +155,17 @@ class DoublePoisson(ParametricDistribution):
         kernel(_table(usual), np.array(usual), columns_array, results)
         is_small = np.isnan(results[0]) & (columns_array[2] < exp(small[-1]))
         if np.count_nonzero(is_small) >= _MIN_TABLE_ROWS:
-            some = np.ascontiguousarray(columns_array[:, is_small])
-            evaluate_kernel = np.empty_like(some)
-            kernel(_table(small), np.array(small), some, evaluate_kernel)
-            results[:, is_small] = evaluate_kernel
+            small_columns = np.ascontiguousarray(columns_array[:, is_small])
+            small_results = np.empty_like(small_columns)
+            kernel(_table(small), np.array(small), small_columns, small_results)
+            results[:, is_small] = small_results
         beyond = np.isnan(results[0])
         if beyond.any():
             results[:, beyond] = super().evaluate_kernel("log_prob", list(columns_array[:, beyond]))[:3]
         return results
 
     def log_normalizer(self) -> Tensor:
-        """Compute the logarithm of the normalising constant c(mu, gamma), differentiable."""
+        """Compute log c(mu, gamma), the normalising constant of Eq. 1. It is differentiable."""
         gamma = self.gamma.double()
         return self._to_tensor(
             torch_formulas.double_poisson_sums(self.mu.double(), gamma).log_total + 0.5 * gamma.log()
@@ -165,7 +173,10 @@ class DoublePoisson(ParametricDistribution):
 
     @property
     def _needs_torch(self) -> bool:
-        """True if moments must be computed in torch operations, for gradients and transforms."""
+        """True if moments must be computed in torch operations.
+
+        This is so for gradients, on a GPU, and in a `torch.func` transform.
+        """
         has_gradient = torch.is_grad_enabled() and (self.mu.requires_grad or self.gamma.requires_grad)
         return has_gradient or torch_formulas.needs_torch(self.mu, self.gamma)
 
@@ -185,7 +196,11 @@ class DoublePoisson(ParametricDistribution):
 
     @property
     def mode(self) -> Tensor:
-        """The most probable count, the smaller of two, found by the ratios of neighbouring probabilities."""
+        """The most probable count. If two counts are equally probable, it is the smaller one.
+
+        Rounding may hide which of two neighbours is more probable. So their exact ratios correct the mode that was
+        found by comparing probabilities.
+        """
         with torch.no_grad():
             mode, mu, gamma = (x.double() for x in (super().mode, self.mu, self.gamma))
             for _ in range(_MAX_MODE_SHIFT):
@@ -206,7 +221,10 @@ class DoublePoisson(ParametricDistribution):
 
 @cache
 def _table(ends: tuple[float, ...]) -> np.ndarray:
-    """Return the table of log c, computed at the first call, which takes up to a second."""
+    """Return the table of the normalising constant (see `normalizer_table`) for ranges of log mu and log gamma, `ends`.
+
+    It is computed on the first call, which takes up to a second.
+    """
 
     def at_zero(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
         return calls.call_per_row(compute_log_probs, DoublePoisson.family, (np.zeros_like(mu), mu, gamma), 4)
@@ -215,7 +233,7 @@ def _table(ends: tuple[float, ...]) -> np.ndarray:
 
 
 def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    """Compute log p(y + 1) / p(y) without cancellation."""
+    """Compute log(p(y + 1) / p(y)) from a formula without cancellation."""
     count = y.clamp(min=0.0)
     inner = count * torch.log1p(1.0 / count.clamp(min=0.5)) - 1.0
     return (1.0 - gamma) * inner - gamma * torch.log((count + 1.0) / mu)
@@ -225,9 +243,9 @@ def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
 def kl_divergence(p: DoublePoisson, q: DoublePoisson) -> Tensor:
     """Compute the Kullback-Leibler divergence KL(p || q) of two Double Poissons.
 
-    It has a closed form, because the log ratio of an exponential family is linear in Z and Z log Z: KL = log S_q - log
-    S_p + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)], with S the sum of all weights and D(Z; mu_q) = D(Z; mu_p) +
-    mu_q - mu_p - Z log(mu_q / mu_p).
+    log p(Z) is gamma_p times -D(Z; mu_p), minus log S_p with the sum S_p of all weights, plus log h(Z), which p and q
+    share. So KL(p || q) = log S_q - log S_p + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)]. Here, D(Z; mu_q) = D(Z;
+    mu_p) + mu_q - mu_p - Z log(mu_q / mu_p), so that only E[Z] and E[D(Z; mu_p)] under p are needed.
     """
     shape = broadcast_shapes(p=tuple(p.batch_shape), q=tuple(q.batch_shape))
     (mu_p, gamma_p), (mu_q, gamma_q) = ((x.expand(shape).double() for x in (d.mu, d.gamma)) for d in (p, q))
@@ -239,12 +257,11 @@ def kl_divergence(p: DoublePoisson, q: DoublePoisson) -> Tensor:
 
 
 def variance_limits(mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the smallest and the largest variance of a Double Poisson with this mean, both excluded.
+    """Return the limits of the variance of a Double Poisson with a given mean; both are excluded.
 
-    The smallest variance is f (1 - f) with f the fractional part of the mean, as for any integers. The largest is the
-    limit gamma -> 0, in which the distribution tends to weights h(y) x^y. With T the tree function, the sum of these
-    weights is 1 / (1 - T), the mean T / (1 - T)^2 and the variance T (1 + T) / (1 - T)^4: about 2 mean^2 for large
-    means, and the mean itself for small means.
+    The lower limit is f (1 - f) with the fractional part f of the mean, the smallest variance of any distribution over
+    integers with this mean. The upper limit is approached for gamma -> 0. It is about 2 mean^2 for large means, and
+    about the mean itself for small means.
 
     Parameters
     ----------
@@ -261,13 +278,18 @@ def variance_limits(mean: Tensor) -> tuple[Tensor, Tensor]:
     [0.25, 17.8958]
     """
     fraction = mean - mean.floor()
+    # For gamma -> 0, the distribution tends to the weights h(y) x^y. With the tree function T, T e^-T = x / e, the sum
+    # of the weights is 1 / (1 - T), the mean m = T / (1 - T)^2, the variance T (1 + T) / (1 - T)^4 = m^2 (1 + T) / T.
     # T = 2 m / (2 m + 1 + sqrt(4 m + 1)), the root below 1 of T = m (1 - T)^2.
     tree = 2.0 * mean / (2.0 * mean + 1.0 + (4.0 * mean + 1.0).sqrt())
     return fraction * (1.0 - fraction), mean**2 * (1.0 + tree) / tree
 
 
 def solve_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve for mu and gamma of the Double Poisson with exactly this mean and variance, tensors of one shape."""
+    """Find mu and gamma of the Double Poisson with exactly this mean and variance; both are tensors of one shape.
+
+    Raise an `InputError` if there is none.
+    """
     check_positive("mean", mean, "A Double Poisson has a positive mean.")
     check_positive("variance", variance, "A Double Poisson has a positive variance.")
     m, v = mean.detach().reshape(-1).double(), variance.detach().reshape(-1).double()
@@ -289,7 +311,10 @@ def _check_reachable(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
 
 
 def _solve_for_variance(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Find mu and gamma by bisection, as the variance falls with gamma; also return the variance reached."""
+    """Find mu and gamma of Double Poissons with this mean and variance by bisection in log gamma.
+
+    The mean is kept while gamma changes, and the variance falls with gamma. Return mu, gamma and the variance reached.
+    """
     low, high = (torch.full_like(mean, end) for end in _LOG_GAMMA)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -300,6 +325,6 @@ def _solve_for_variance(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor,
 
 
 def _solve_location(mean: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve for the log mu at which a Double Poisson has a given mean; return log mu and the variance."""
+    """Find log mu of Double Poissons with this mean and gamma. Return log mu and the variance."""
     log_mu, variance = calls.call_per_row(solve_rates, MeanDoublePoisson.family, [mean.numpy(), gamma.numpy()], 2)
     return torch.from_numpy(log_mu), torch.from_numpy(variance)

@@ -1,4 +1,4 @@
-"""The over-dispersed Generalised Poisson distribution of Consul and Jain (1973), by its mean and dispersion."""
+"""The Generalised Poisson distribution of Consul and Jain (1973), with its mean and over-dispersion as parameters."""
 
 from math import inf, log1p, sqrt
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 class GeneralizedPoissonWeights(NamedTuple):
-    """Probabilities of a Generalised Poisson distribution, see `kernels.family`."""
+    """Probabilities of a Generalised Poisson, for compiled kernels (see `kernels.family`)."""
 
     mu: float
     alpha: float
@@ -26,8 +26,12 @@ class GeneralizedPoissonWeights(NamedTuple):
     def is_normalised(self):
         return True
 
-    def log_mass(self, y):
-        """Return log h(y) + log(theta / m) - D(y; m) with m(y) = theta + lambda y."""
+    def log_weight(self, y):
+        """Return log p(y) = log h(y) + log(theta / m) - D(y; m), where m = theta + lambda y.
+
+        h and D are those of `kernels`, theta and lambda those of `GeneralizedPoisson`. Large terms do not cancel in
+        this form.
+        """
         mu, alpha = self.mu, self.alpha
         return log_h(y) - log1p(alpha * y / mu) - deviance(y, (mu + alpha * y) / (1.0 + alpha))
 
@@ -38,18 +42,18 @@ class GeneralizedPoissonWeights(NamedTuple):
         slope = (y - 1.0) / rate - 1.0
         return (wide / mu + slope) / wide, (y * slope - mu * (wide / mu + slope)) / (wide * wide), 0.0
 
-    def shape(self):
+    def estimate_shape(self):
         return self.mu, sqrt(self.mu) * (1.0 + self.alpha) + 0.5, inf
 
 
 class GeneralizedPoisson(ParametricDistribution):
-    r"""Generalised Poisson with mean mu and variance mu (1 + alpha)^2.
+    r"""Generalised Poisson distribution with mean mu and variance mu (1 + alpha)^2.
 
-    p(y) = theta (theta + lambda y)^(y - 1) exp(-theta - lambda y) / y! with theta = mu / (1 + alpha) and
-    lambda = alpha / (1 + alpha). This is statsmodels' `GeneralizedPoisson` with p = 1 (GP-1). Its p = 2 (GP-2) has
-    alpha mu in place of alpha.
+    p(y) = theta (theta + lambda y)^(y - 1) exp(-theta - lambda y) / y! with theta = mu / (1 + alpha) and lambda = alpha
+    / (1 + alpha). This is statsmodels' `GeneralizedPoisson` with p = 1 (GP-1). Its p = 2 (GP-2) has alpha mu in place
+    of alpha.
 
-    Only alpha > 0 (over-dispersion) is supported: with alpha < 0 the formula does not sum to 1 unless it is cut off and
+    Only over-dispersion (alpha > 0) is supported: with alpha < 0 the formula does not sum to 1 unless it is cut off and
     rescaled. Use `DoublePoisson` for under-dispersed counts and `Poisson` for alpha = 0.
 
     Parameters
@@ -81,7 +85,7 @@ class GeneralizedPoisson(ParametricDistribution):
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:
-        """Compute log p(y) by the formula of the kernel."""
+        """Compute log p(y) in torch operations, by the formula of `GeneralizedPoissonWeights.log_weight`."""
         rate = (mu + alpha * y) / (1.0 + alpha)
         return torch_formulas.log_h(y) - torch.log1p(alpha * y / mu) - torch_formulas.deviance(y, rate)
 

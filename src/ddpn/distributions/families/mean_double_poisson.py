@@ -1,8 +1,8 @@
 """The Double Poisson distribution of Efron (1986), parametrised by its exact mean and gamma.
 
-The parameter mu of a Double Poisson is its mean only where gamma mu is large. Here mu is solved from the mean
-(`kernels.by_mean`). The score in the mean is then (y - mean) / Var[Y], as in every GLM, so coefficients of a log-linear
-mean are consistent whatever distribution the counts have.
+The parameter mu of a `DoublePoisson` is close to its mean only where gamma mu is large. Here, mu is solved from the
+mean (`kernels.by_mean`). The derivative of log p(y) in the mean is then (y - mean) / Var[Y], as in every GLM. So
+coefficients of a log-linear mean are estimated consistently even if counts follow another distribution.
 """
 
 from math import log, log1p, sqrt
@@ -16,11 +16,14 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 def guess_log_rate(mean, gamma):
-    """Guess log mu by interpolation between the limits of gamma, as gamma log mu is close to linear in gamma.
+    """Guess the log mu of a Double Poisson from its mean, as a start for Newton's method.
 
-    For gamma -> 0, weights are h(y) x^y with x = T e^(1 - T), T = mean (1 - T)^2. gamma = 1 is the Poisson
-    distribution. For gamma -> infinity and a mean below 1, the limit is the Bernoulli distribution, with x = e^(1 -
-    gamma) mean / (1 - mean).
+    gamma log mu is nearly linear in gamma, so it is interpolated between three cases.
+
+    - For gamma -> 0, weights tend to h(y) x^y with x = T e^(1 - T), where T < 1 solves T = mean (1 - T)^2.
+    - For gamma = 1, the distribution is Poisson, and mu is the mean.
+    - For gamma -> infinity and a mean below 1, it tends to a Bernoulli distribution. There, mu^gamma tends to e^(1 -
+      gamma) mean / (1 - mean).
     """
     if gamma < 1.0:
         tree = 2.0 * mean / (2.0 * mean + 1.0 + sqrt(4.0 * mean + 1.0))
@@ -32,7 +35,7 @@ def guess_log_rate(mean, gamma):
 
 
 class MeanDoublePoissonWeights(RateWeights):
-    """Probabilities of a Double Poisson with a given mean, see `kernels.family`."""
+    """Probabilities of a Double Poisson with a given mean, for compiled kernels (see `kernels.family`)."""
 
     @classmethod
     def prepare(cls, a, b, c):
@@ -40,13 +43,14 @@ class MeanDoublePoissonWeights(RateWeights):
 
 
 class MeanDoublePoisson(ParametricDistribution):
-    r"""Double Poisson with mean mu: the `DoublePoisson` whose location is solved from this mean.
+    r"""Double Poisson distribution with mean mu: the `DoublePoisson` whose location is solved from this mean.
 
-    gamma > 1 is under-, gamma < 1 over-dispersed, gamma = 1 is Poisson(mean). The variance is close to mean / gamma
-    where gamma times the mean is large, and never above `variance_limits(mean)`. gamma must be at most 20 times the
-    larger of the mean and 1: beyond, nearly all mass is on one count.
+    Counts are under-dispersed for gamma > 1, Poisson for gamma = 1, and over-dispersed for gamma < 1. The variance is
+    close to mu / gamma where gamma mu is large, and always within `variance_limits(mu)`. gamma must be at most 20 times
+    the larger of mu and 1: beyond, nearly all mass is on one count.
 
-    Shape: mean and gamma broadcast to `batch_shape`. Computation is in float64, results come in the parameters' dtype.
+    Shape: mu and gamma broadcast to `batch_shape`. Results are computed in float64 and have the dtype of the
+    parameters.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The Negative Binomial distribution, parametrised by its mean and over-dispersion."""
+"""The Negative Binomial distribution, with its mean and over-dispersion as parameters."""
 
 from math import inf, log, log1p, sqrt
 from typing import NamedTuple
@@ -14,7 +14,10 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 class NegativeBinomialWeights(NamedTuple):
-    """Probabilities of a Negative Binomial with mean mu and r = 1 / alpha, see `kernels.family`."""
+    """Probabilities of a Negative Binomial, for compiled kernels (see `kernels.family`).
+
+    The parameters are the mean mu and r = 1 / alpha.
+    """
 
     mu: float
     r: float
@@ -27,8 +30,11 @@ class NegativeBinomialWeights(NamedTuple):
     def is_normalised(self):
         return True
 
-    def log_mass(self, y):
-        """Compute the log probability by Loader's saddle-point expansion, so that large counts keep their digits."""
+    def log_weight(self, y):
+        """Compute log p(y) by Loader's saddle-point expansion, which keeps its digits for large counts.
+
+        It splits log p(y) into a unit deviance and the errors of Stirling's formula for the three gamma functions.
+        """
         mu, r = self.mu, self.r
         if y <= 0.0:
             return -r * log1p(mu / r)
@@ -37,13 +43,17 @@ class NegativeBinomialWeights(NamedTuple):
         return log_h(y) + scale - unit_deviance(y, mu, r)
 
     def score(self, y):
-        """Compute the derivatives from Stirling's formula and its error, without cancellation for large r."""
+        """Compute the derivatives of log p(y) in mu and alpha.
+
+        The derivative in r is a difference of digamma functions. Writing these as logarithms and
+        `scalar.stirling_slope` avoids cancellation for large r.
+        """
         mu, r = self.mu, self.r
         n, q = y + r, (y - mu) / (mu + r)
         by_r = log_ratio(n, mu + r, y - mu) - q + 0.5 * y / (n * r) + stirling_slope(n) - stirling_slope(r)
         return q * r / mu, -r * r * by_r, 0.0
 
-    def shape(self):
+    def estimate_shape(self):
         mu, r = self.mu, self.r
         return max(mu - mu / r, 0.0), sqrt(mu + mu * mu / r) + 0.5, inf
 
@@ -52,7 +62,10 @@ class NegativeBinomialWeights(NamedTuple):
 
 
 def unit_deviance(y, mu, r):
-    """Return y log(y / mu) - (y + r) log((y + r) / (mu + r)), free of cancellation for small and for large r."""
+    """Return y log(y / mu) - (y + r) log((y + r) / (mu + r)), free of cancellation for small and for large r.
+
+    It is half of the deviance of a Negative Binomial.
+    """
     if y <= 0.0:
         return r * log1p(mu / r)
     gap = y - mu
@@ -60,12 +73,12 @@ def unit_deviance(y, mu, r):
 
 
 def log_ratio(x, y, gap):
-    """Return log(x / y) from x, y and x - y."""
+    """Return log(x / y), given `gap` = x - y, which keeps its digits if x and y are close."""
     return log(x / y) if gap < -0.5 * y else log1p(gap / y)
 
 
 class NegativeBinomial(ParametricDistribution):
-    """The Negative Binomial distribution with mean mu and variance mu + alpha mu^2.
+    """Negative Binomial distribution with mean mu and variance mu + alpha mu^2.
 
     Parameters
     ----------
@@ -96,7 +109,7 @@ class NegativeBinomial(ParametricDistribution):
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:
-        """Compute log p(y) by the formula of the kernel."""
+        """Compute log p(y) in torch operations, by the formula of `NegativeBinomialWeights.log_weight`."""
         r, safe = 1.0 / alpha, y.clamp(min=1.0)
         n, gap = safe + r, safe - mu
         inner = (r * gap / (mu * n)).clamp(min=-1 + 2**-53)
@@ -119,13 +132,13 @@ class NegativeBinomial(ParametricDistribution):
 
     @property
     def mode(self) -> Tensor:
-        """The most probable count; if mu (1 - alpha) is an integer, the smaller of two equally probable counts."""
+        """The most probable count. If two counts are equally probable, it is the smaller one."""
         peak = self.mu.double() * (1.0 - self.alpha.double())
         return (peak.ceil() - 1.0).clamp(min=0.0).to(self.dtype)
 
 
 def _stirling_error(x: Tensor) -> Tensor:
-    """Compute `scalar.stirling_error` for tensors."""
+    """Compute the error of Stirling's formula for tensors, see `kernels.scalar.stirling_error`."""
     small, large = x.clamp(max=16.0), x.clamp(min=16.0)
     exact = torch.lgamma(small + 1.0) - (small + 0.5) * small.log() + small - HALF_LOG_TWO_PI
     return torch.where(x < 16.0, exact, -torch_formulas.approximate_log_h(large) - 0.5 * large.log() - HALF_LOG_TWO_PI)

@@ -13,7 +13,7 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 class PoissonWeights(NamedTuple):
-    """Probabilities of a Poisson distribution, see `kernels.family`."""
+    """Probabilities of a Poisson distribution, for compiled kernels (see `kernels.family`)."""
 
     mu: float
 
@@ -24,13 +24,13 @@ class PoissonWeights(NamedTuple):
     def is_normalised(self):
         return True
 
-    def log_mass(self, y):
+    def log_weight(self, y):
         return log_h(y) - deviance(y, self.mu)
 
     def score(self, y):
         return (y - self.mu) / self.mu, 0.0, 0.0
 
-    def shape(self):
+    def estimate_shape(self):
         return self.mu, sqrt(self.mu) + 0.5, inf
 
     def ratio(self, y):
@@ -38,7 +38,7 @@ class PoissonWeights(NamedTuple):
 
 
 class Poisson(ParametricDistribution):
-    """The Poisson distribution with mean mu.
+    """Poisson distribution with mean mu.
 
     Parameters
     ----------
@@ -66,20 +66,20 @@ class Poisson(ParametricDistribution):
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor) -> Tensor:
-        """Compute log p(y) = log h(y) - D(y; mu)."""
+        """Compute log p(y) = log h(y) - D(y; mu) in torch operations, with h and D as in `kernels`."""
         return torch_formulas.log_h(y) - torch_formulas.deviance(y, mu)
 
     @property
     def mean(self) -> Tensor:
-        """The mean and the variance, mu."""
+        """The mean, mu."""
         return self.mu
 
     @property
     def variance(self) -> Tensor:
-        """The mean and the variance, mu."""
+        """The variance, mu."""
         return self.mu
 
     @property
     def mode(self) -> Tensor:
-        """The largest count below mu; the smaller of two where mu is an integer."""
+        """The most probable count. If mu is an integer, it is mu - 1, as probable as mu."""
         return (self.mu.ceil() - 1.0).clamp(min=0.0)

@@ -1,4 +1,7 @@
-"""Statistics of one row, from an array of its probabilities of consecutive counts."""
+"""Compute statistics of one distribution from an array `mass`: its probabilities of n consecutive counts.
+
+The *index* of a count is its position in this array. `cdf` and `upper_tail` are the arrays of P(Z <= z) and P(Z >= z).
+"""
 
 from collections.abc import Callable
 from math import log, log1p
@@ -13,82 +16,94 @@ TIE_TOLERANCE = 1e-13
 SUM_TOLERANCE = 1e-10
 
 #: Functions whose sums the compiler may reorder, to vectorise them.
-ANY_ORDER: set[Callable[..., object]] = set()
+REORDERABLE: set[Callable[..., object]] = set()
 
 
-def any_order(function: Kernel) -> Kernel:
-    """Decorate a function whose sums the compiler may reorder."""
-    ANY_ORDER.add(function)
+def allow_reordering(function: Kernel) -> Kernel:
+    """Mark a function whose sums the compiler may add in any order, so that it can vectorise them."""
+    REORDERABLE.add(function)
     return function
 
 
-@any_order
+@allow_reordering
 def sum_values(values, n):
-    """Return the sum of n numbers."""
+    """Return the sum of the first n numbers of `values`."""
     total = 0.0
     for j in range(n):
         total += values[j]
     return total
 
 
-@any_order
-def sum_moments(mass, n, around):
-    """Return the sums of mass[j] (j - around) and of mass[j] (j - around)^2 over j < n."""
+@allow_reordering
+def sum_deviations(mass, n, origin):
+    """Return the sums of mass[j] (j - origin) and of mass[j] (j - origin)^2 over j < n."""
     first, second = 0.0, 0.0
     for j in range(n):
-        weighted = mass[j] * (j - around)
+        weighted = mass[j] * (j - origin)
         first += weighted
-        second += weighted * (j - around)
+        second += weighted * (j - origin)
     return first, second
 
 
-@any_order
+@allow_reordering
 def sum_squared_values(values, n):
-    """Return the sum of the squares of n numbers."""
+    """Return the sum of the squares of the first n numbers of `values`."""
     total = 0.0
     for j in range(n):
         total += values[j] * values[j]
     return total
 
 
-def compute_moments_around(mass, n, around, total):
-    """Return the mean index and the variance; `around` is a probable index, so that a tiny variance keeps digits."""
-    first, second = sum_moments(mass, n, around)
+def compute_moments_around(mass, n, origin, total):
+    """Return the mean index and the variance of n weights `mass` with the sum `total`.
+
+    Deviations are taken from `origin`, an index with a large weight. So even a tiny variance keeps its digits.
+    """
+    first, second = sum_deviations(mass, n, origin)
     shift = first / total
-    return around + shift, max(second / total - shift * shift, 0.0)
+    return origin + shift, max(second / total - shift * shift, 0.0)
 
 
-def compute_slope(cdf_map, piece):
-    """Return the slope of one piece of a recalibration map (2, knots)."""
+def compute_piece_slope(cdf_map, piece):
+    """Return the slope of one piece of a piecewise-linear map.
+
+    `cdf_map` (2, knots) has the knots of the map and its values at the knots, and `piece` is the index of the left
+    knot.
+    """
     return (cdf_map[1, piece + 1] - cdf_map[1, piece]) / (cdf_map[0, piece + 1] - cdf_map[0, piece])
 
 
-def recalibrate_mass(mass, n, upto, cdf_map):
-    """Recalibrate n probabilities in place: replace the cdf F by G(F), with a piecewise-linear map G.
+def recalibrate_mass(mass, n, cdf, cdf_map):
+    """Recalibrate n probabilities in place: replace their cdf F by G(F), with a piecewise-linear map G.
 
-    `upto` is F before the first probability. A probability within one piece of G is multiplied by the slope of the
-    piece; a probability that spans several pieces is split. Returns F after the last probability.
+    `cdf_map` (2, knots) has the knots of G and its values there, and `cdf` is F before the first of the n counts. A
+    probability is the increase of F at a count. If F stays within one piece of G, the probability is multiplied by the
+    slope of the piece. Otherwise it is split at the knots, and each part is multiplied by the slope of its piece.
+    Returns F after the last count.
     """
     piece, knots = 0, cdf_map.shape[1]
-    while piece < knots - 2 and upto > cdf_map[0, piece + 1]:
+    while piece < knots - 2 and cdf > cdf_map[0, piece + 1]:
         piece += 1
-    slope = compute_slope(cdf_map, piece)
+    slope = compute_piece_slope(cdf_map, piece)
     for j in range(n):
         remaining, total = mass[j], 0.0
-        while piece < knots - 2 and upto + remaining > cdf_map[0, piece + 1]:
-            part = max(cdf_map[0, piece + 1] - upto, 0.0)
+        while piece < knots - 2 and cdf + remaining > cdf_map[0, piece + 1]:
+            part = max(cdf_map[0, piece + 1] - cdf, 0.0)
             total += slope * part
             remaining -= part
-            upto = cdf_map[0, piece + 1]
+            cdf = cdf_map[0, piece + 1]
             piece += 1
-            slope = compute_slope(cdf_map, piece)
-        upto += remaining
+            slope = compute_piece_slope(cdf_map, piece)
+        cdf += remaining
         mass[j] = total + slope * remaining
-    return upto
+    return cdf
 
 
 def find_largest(values, n):
-    """Return the largest of n numbers >= 0. Their bits are compared as integers, which the compiler can vectorise."""
+    """Return the largest of the first n numbers of `values`, which must be at least 0.
+
+    The order of such numbers is that of their bits, read as integers. The compiler vectorises a maximum of integers.
+    """
     bits = values.view(np.int64)
     best = bits[0]
     for j in range(n):
@@ -96,69 +111,87 @@ def find_largest(values, n):
     return np.int64(best).view(np.float64)
 
 
-def cumulate_product(values, n, start):
-    """Replace values[:n] in place by `start` times their cumulative product.
+def write_cumulative_product(values, n, factor):
+    """Replace values[:n] in place by `factor` times their cumulative product.
 
-    The loop is unrolled by four to shorten the chain of dependent multiplications.
+    The loop multiplies four values per step, which makes the chain of dependent multiplications a quarter as long.
     """
-    total, fours = start, n - n % 4
-    for j in range(0, fours, 4):
-        two, others = values[j] * values[j + 1], values[j + 2] * values[j + 3]
-        values[j], values[j + 1], values[j + 2] = total * values[j], total * two, total * (two * values[j + 2])
-        total *= two * others
+    total, n_unrolled = factor, n - n % 4
+    for j in range(0, n_unrolled, 4):
+        first_pair, second_pair = values[j] * values[j + 1], values[j + 2] * values[j + 3]
+        values[j], values[j + 1], values[j + 2] = (
+            total * values[j],
+            total * first_pair,
+            total * (first_pair * values[j + 2]),
+        )
+        total *= first_pair * second_pair
         values[j + 3] = total
-    for j in range(fours, n):
+    for j in range(n_unrolled, n):
         total *= values[j]
         values[j] = total
 
 
-def accumulate_mass(mass, below, above, n):
-    """Write P(Z <= z) of every index z to `below` and P(Z >= z) to `above`."""
+def write_tails(mass, cdf, upper_tail, n):
+    """Write P(Z <= z) to `cdf` and P(Z >= z) to `upper_tail`, for the n counts z with the probabilities `mass`.
+
+    Each sum starts with the smallest probabilities, those in the tail, so that tail probabilities keep their digits.
+    """
     lower, upper = 0.0, 0.0
     for j in range(n):
         lower += mass[j]
         upper += mass[n - 1 - j]
-        below[j], above[j] = lower, upper
+        cdf[j], upper_tail[j] = lower, upper
 
 
 def write_moments(mass, n, first_count, with_entropy, moments):
-    """Write the mean, the variance, the mode and, if `with_entropy` is True, the entropy of a row to `moments`.
+    """Write mean, variance and mode of a distribution to the first three numbers of `moments`.
 
-    The row has the probabilities `mass` of n consecutive counts, the first of which is `first_count`.
+    If `with_entropy` is True, also write the entropy to the fourth. `mass` has the probabilities of n consecutive
+    counts, the first of which is `first_count`.
     """
-    best, at = find_largest(mass, n), 0
-    while mass[at] < best * (1.0 - TIE_TOLERANCE):
-        at += 1
-    mean, moments[1] = compute_moments_around(mass, n, float(at), sum_values(mass, n))
-    moments[0], moments[2] = first_count + mean, first_count + at
+    best, mode = find_largest(mass, n), 0
+    while mass[mode] < best * (1.0 - TIE_TOLERANCE):
+        mode += 1
+    mean, moments[1] = compute_moments_around(mass, n, float(mode), sum_values(mass, n))
+    moments[0], moments[2] = first_count + mean, first_count + mode
     if with_entropy:
         others, spread = 0.0, 0.0
         for j in range(n):
-            if j != at and mass[j] > 0.0:
+            if j != mode and mass[j] > 0.0:
                 others += mass[j]
                 spread -= mass[j] * log(mass[j])
         moments[3] = spread - (1.0 - others) * log1p(-others) if others < 0.5 else spread - best * log(best)
 
 
-def find_quantile(below, above, n, q):
-    """Return the first index whose cdf is at least q."""
+def find_quantile(cdf, upper_tail, n, q):
+    """Return the q-quantile: the smallest index at which the cdf is at least q.
+
+    For q above 1/2, the equivalent condition on `upper_tail` is used, which is more accurate there.
+    """
     if q <= 0.5:
-        return min(np.searchsorted(below[:n], q * (1.0 - SUM_TOLERANCE)), n - 1)
-    return max(n - 1 - np.searchsorted(above[:n], (1.0 - q) * (1.0 + SUM_TOLERANCE), side="right"), 0)
+        return min(np.searchsorted(cdf[:n], q * (1.0 - SUM_TOLERANCE)), n - 1)
+    return max(n - 1 - np.searchsorted(upper_tail[:n], (1.0 - q) * (1.0 + SUM_TOLERANCE), side="right"), 0)
 
 
-def compute_crps(below, above, n, first, y):
-    """Return the CRPS: the sum of (F(z) - 1[z >= y])^2 over all counts z."""
-    at = min(max(int(min(max(y - first, -1.0), 4e18)), 0), n)
-    total = sum_squared_values(below, at) + sum_squared_values(above, max(n - 1 - at, 0))
-    return total + max(y - first - n, 0.0) + max(first - y, 0.0)
+def compute_crps(cdf, upper_tail, n, first_count, y):
+    """Return the CRPS of a distribution and an observed count y: the sum of (F(z) - 1[z >= y])^2 over all counts z.
+
+    `cdf` and `upper_tail` have the tail probabilities of n counts from `first_count` on. If y is outside of these
+    counts, every count between adds 1.
+    """
+    index = min(max(int(min(max(y - first_count, -1.0), 4e18)), 0), n)
+    total = sum_squared_values(cdf, index) + sum_squared_values(upper_tail, max(n - 1 - index, 0))
+    return total + max(y - first_count - n, 0.0) + max(first_count - y, 0.0)
 
 
 def split_variance(groups, weights, component_moments, moments):
-    """Compute mean and variance of a mixture, and the parts of the variance within and between groups of components.
+    """Compute mean and variance of a mixture, and split the variance into parts within and between groups.
 
-    Means and variances of components are joined by Chan's formula. The results are written to the first two and the
-    last two numbers of `moments`.
+    Component k has the mixture weight weights[k], the mean and variance component_moments[k], and belongs to group
+    groups[k]: one group per component of the user's mixture, which may itself be a mixture. Moments of a group are
+    updated component by component by Chan's formula. The variance within groups is the mean of the groups' variances,
+    the variance between groups is the variance of their means, and their sum is the total variance. Mean and variance
+    are written to the first two numbers of `moments`, the parts within and between groups to the last two.
     """
     sums = np.zeros((len(groups), 3))
     total, mean, within, between = 0.0, 0.0, 0.0, 0.0
@@ -184,57 +217,66 @@ def split_variance(groups, weights, component_moments, moments):
 # Intervals of consecutive counts --------------------------------------------------------------------------------------
 
 
-def sum_run(below, first, length):
-    """Return the probability of `length` consecutive counts from index `first` on."""
-    return below[first + length - 1] - (below[first - 1] if first > 0 else 0.0)
+def sum_run(cdf, first, length):
+    """Return the probability of `length` consecutive counts from index `first` on.
+
+    It is the difference of two values of `cdf`.
+    """
+    return cdf[first + length - 1] - (cdf[first - 1] if first > 0 else 0.0)
 
 
-def find_narrowest_run(below, n, level):
-    """Return first index, length and probability of the shortest run with a probability of at least `level`.
+def find_narrowest_run(cdf, n, level):
+    """Find the shortest run of consecutive counts with a probability of at least `level`.
 
-    Among runs of that length the most probable is chosen, and among equally probable ones the first.
+    Among runs of this length, the most probable is chosen, and among equally probable ones the first. Returns the index
+    of its first count, its length and its probability. `cdf` has the cdf at n counts.
     """
     enough, end = level * (1.0 - SUM_TOLERANCE), 0
     best_first, best_length, best = 0, n + 1, 0.0
     for first in range(n):
-        before = below[first - 1] if first > 0 else 0.0
-        while end < n and below[end] - before < enough:
+        before = cdf[first - 1] if first > 0 else 0.0
+        while end < n and cdf[end] - before < enough:
             end += 1
         if end == n:
             break
-        length, mass = end - first + 1, below[end] - before
+        length, mass = end - first + 1, cdf[end] - before
         if length < best_length or (length == best_length and mass > best * (1.0 + TIE_TOLERANCE)):
             best_first, best_length, best = first, length, mass
     if best_length > n:
-        return 0, n, below[n - 1]
+        return 0, n, cdf[n - 1]
     return best_first, best_length, best
 
 
-def find_most_probable_run(below, n, length):
-    """Return the first index of the most probable run of `length` counts; of equally probable runs, the first."""
-    best_first, best = 0, sum_run(below, 0, length)
+def find_most_probable_run(cdf, n, length):
+    """Return the index at which the most probable run of `length` consecutive counts starts.
+
+    If several runs are equally probable, it is the first of them. `cdf` has the cdf at n counts.
+    """
+    best_first, best = 0, sum_run(cdf, 0, length)
     for first in range(1, n - length + 1):
-        mass = sum_run(below, first, length)
+        mass = sum_run(cdf, first, length)
         if mass > best * (1.0 + TIE_TOLERANCE):
             best_first, best = first, mass
     return best_first
 
 
-def find_entry_masses(below, n, at):
-    """Return the probabilities of the last narrowest interval without the index `at` and the first with it.
+def find_entry_levels(cdf, n, index):
+    """Find the levels between which the narrowest interval starts to include a count, given by its `index`.
 
-    Narrowest intervals grow with their level. If the distribution has several peaks, an index may enter and leave the
-    interval repeatedly; the probabilities of one entry are returned.
+    Narrowest intervals grow with their length. By bisection, two consecutive lengths are found such that the most
+    probable run of the smaller length excludes the count and that of the larger length includes it. Returns the
+    probabilities of these two runs, or the total twice for a count outside of the n counts. If the distribution has
+    several peaks, a count may enter and leave repeatedly. Then one of its entries is returned.
     """
-    if at < 0 or at >= n:
-        return below[n - 1], below[n - 1]
+    if index < 0 or index >= n:
+        return cdf[n - 1], cdf[n - 1]
     without, length = 0, n
     while length - without > 1:
         middle = (without + length) // 2
-        first = find_most_probable_run(below, n, middle)
-        if first <= at < first + middle:
+        first = find_most_probable_run(cdf, n, middle)
+        if first <= index < first + middle:
             length = middle
         else:
             without = middle
-    before = sum_run(below, find_most_probable_run(below, n, without), without) if without > 0 else 0.0
-    return before, sum_run(below, find_most_probable_run(below, n, length), length)
+    before = sum_run(cdf, find_most_probable_run(cdf, n, without), without) if without > 0 else 0.0
+    return before, sum_run(cdf, find_most_probable_run(cdf, n, length), length)

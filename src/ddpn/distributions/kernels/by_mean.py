@@ -1,9 +1,16 @@
-"""Distributions with a prescribed mean: weights exp(power log h(y) - c D(y; m)), whose rate m is solved from the mean.
+"""Distributions with a prescribed mean: weights h(y)^power exp(-c D(y; m)), whose rate m is solved from the mean.
 
-With power = c, these are Conway-Maxwell-Poissons, with power = 1 Double Poissons. Both are exponential families in c
-log m, so derivatives in the mean and in c are moments: d log m / d mean = 1 / (c Var[Y]) and d log m / d c = -Cov[Y, R]
-/ (c Var[Y]). Here, R(y) = lean log h(y) - D(y; m) is the derivative of the log weight in c, with lean 1 if power = c,
-else 0.
+c is the inverse dispersion of the user. With power = c, these are Conway-Maxwell-Poissons with nu = c, because h(y)
+exp(-D(y; m)) is the Poisson probability m^y e^-m / y!. With power = 1, these are Double Poissons with gamma = c.
+
+In c log m, both are exponential families with the statistic Y: c y log m is the only term of the log weight that
+contains both y and m. So the derivative of E[Y] in log m is c Var[Y]. Let R(y) be the derivative of the log weight in c
+with m fixed: R(y) = power_slope log h(y) - D(y; m), where power_slope, the derivative of `power` in c, is 1 or 0. The
+derivative of E[Y] in c with m fixed is Cov[Y, R]. If m is solved from the mean, it follows that
+
+- d log m / d mean = 1 / (c Var[Y]), and d log m / d c = -Cov[Y, R] / (c Var[Y]),
+- d log p(y) / d mean = (y - E[Y]) / Var[Y],
+- d log p(y) / d c = R(y) - E[R] - (y - E[Y]) Cov[Y, R] / Var[Y], the residual of a regression of R on Y.
 """
 
 from math import exp, inf, log, log1p, sqrt
@@ -21,16 +28,25 @@ MAX_STEPS, TOLERANCE, ROUNDING = 60, 1e-12, 1e-15
 
 
 class RateWeights(NamedTuple):
-    """Probabilities of a distribution whose rate is solved, see `kernels.family`.
+    """Probabilities of a distribution whose rate m is solved from its mean (a family, see `kernels.family`).
 
-    `log_total` is the log of the sum of all weights, `mean_r` is E[R(Y)], and `covariance` Cov[Y, R(Y)]. While these
-    moments are being computed, they are 0 and `variance` is 1, so that the second result of `score` is R itself.
+    Parameters
+    ----------
+    log_m, c, power, power_slope : float
+        Logarithm of the rate, inverse dispersion, exponent of h(y), and its derivative in c: see the module.
+    width : float
+        A rough standard deviation.
+    log_total : float
+        The logarithm of the sum of all weights, which turns weights into probabilities.
+    mean, mean_r, variance, covariance : float
+        E[Y], E[R(Y)], Var[Y] and Cov[Y, R(Y)]. While these are being computed, the variance is 1 and the others are 0,
+        so that the second result of `score` is R itself.
     """
 
     log_m: float
     c: float
     power: float
-    lean: float
+    power_slope: float
     width: float
     log_total: float
     mean: float
@@ -41,47 +57,61 @@ class RateWeights(NamedTuple):
     def is_normalised(self):
         return True
 
-    def log_mass(self, y):
-        return self.power * log_h(y) - self.c * deviance_at(y, self.log_m) - self.log_total
+    def log_weight(self, y):
+        return self.power * log_h(y) - self.c * compute_deviance(y, self.log_m) - self.log_total
 
     def score(self, y):
-        """Return (y - mean) / Var[Y], and the residual of R on Y."""
+        """Return the derivatives of log p(y) in the mean and in c; the formulas are those of the module."""
         by_mean = (y - self.mean) / self.variance
-        r = self.lean * log_h(y) - deviance_at(y, self.log_m)
+        r = self.power_slope * log_h(y) - compute_deviance(y, self.log_m)
         return by_mean, r - self.mean_r - by_mean * self.covariance, 0.0
 
-    def shape(self):
-        """Return m, or 0 if there may be no interior mode, and the standard deviation."""
+    def estimate_shape(self):
+        """Return a rough centre, the standard deviation and infinity, the end of the support.
+
+        The centre is m, or 0 if weights may fall from 0 on.
+        """
         m = exp(self.log_m)
-        return (m if self.lean == 1.0 or m * self.c > 2.0 else 0.0), self.width, inf
+        return (m if self.power_slope == 1.0 or m * self.c > 2.0 else 0.0), self.width, inf
 
 
-def deviance_at(y, log_m):
-    """Return D(y; m). A series is used if m is above 1, so that large counts keep their digits."""
+def compute_deviance(y, log_m):
+    """Return D(y; m) = m - y + y log(y / m), with m given by its logarithm.
+
+    For m above 1, the series of `scalar.deviance` keeps the digits of large counts. Smaller rates may underflow, and
+    need their logarithm.
+    """
     if log_m > 0.0:
         return deviance(y, exp(log_m))
     return exp(log_m) - y * (1.0 + log_m - look_up_log(max(y, 1.0)))
 
 
-def compute_rate_moments(mean, c, power, lean, log_m, sums):
-    """Return the distribution with the rate exp(log_m) and its moments; `mean` is a guess of its mean."""
+def compute_rate_moments(mean, c, power, power_slope, log_m, sums):
+    """Make the `RateWeights` with the rate exp(log_m), and compute its moments.
+
+    `mean` is a guess of its mean, `sums` a work array. See the module for the other parameters.
+    """
     # The variance is about m / c, and at most that of the limit c = 0.
     width = sqrt(min(exp(log_m) / c, mean + 2.0 * mean * mean)) + 0.5
-    plain = RateWeights(log_m, c, power, lean, width, 0.0, 0.0, 0.0, 1.0, 0.0)
+    plain = RateWeights(log_m, c, power, power_slope, width, 0.0, 0.0, 0.0, 1.0, 0.0)
     reference, centre = sum_range(plain, 0.0, inf, True, sums)
     shift, mean_r = sums[1] / sums[0], sums[4] / sums[0]
     variance = max(sums[2] / sums[0] - shift * shift, 1e-300)
     covariance = sums[CROSS_SUM] / sums[0] - shift * mean_r
     log_total = reference + log(sums[0])
     return RateWeights(
-        log_m, c, power, lean, sqrt(variance) + 0.5, log_total, centre + shift, mean_r, variance, covariance
+        log_m, c, power, power_slope, sqrt(variance) + 0.5, log_total, centre + shift, mean_r, variance, covariance
     )
 
 
-def solve_rate(mean, c, power, lean, log_m):
-    """Solve for the rate that gives a mean, by Newton's method within brackets, from a guess of log m."""
+def solve_rate(mean, c, power, power_slope, log_m):
+    """Find the rate m that gives a mean; return the `RateWeights` with this rate.
+
+    The search starts at `log_m`. It takes Newton steps for the log mean as a function of log m, whose derivative is c
+    Var[Y] / E[Y]. Steps that leave the bracket of the solution are replaced by bisection.
+    """
     low, high, sums = -inf, inf, np.empty(N_SUMS)
-    p = compute_rate_moments(mean, c, power, lean, log_m, sums)
+    p = compute_rate_moments(mean, c, power, power_slope, log_m, sums)
     for _ in range(MAX_STEPS):
         gap = p.mean - mean
         if abs(gap) <= TOLERANCE * min(sqrt(p.variance), mean) + ROUNDING * mean:
@@ -90,15 +120,19 @@ def solve_rate(mean, c, power, lean, log_m):
             low = log_m
         else:
             high = log_m
+        # The log mean is to fall by log1p(gap / mean); its derivative in log m is c Var[Y] / E[Y].
         step = -log1p(gap / mean) * p.mean / (c * p.variance)
         new = log_m + max(min(step, 2.0 / c), -2.0 / c)
         log_m = new if low < new < high or high - low == inf else 0.5 * (low + high)
-        p = compute_rate_moments(mean, c, power, lean, log_m, sums)
+        p = compute_rate_moments(mean, c, power, power_slope, log_m, sums)
     return p
 
 
 def solve_rates(family, inputs, results):
-    """Compute log m and the variance (2, n) from three parameters (3, n)."""
+    """Compute log m and the variance for n distributions of a family, by solving for their rates.
+
+    Shape: inputs (3, n), the parameters of the family; results (2, n).
+    """
     for i in range(inputs.shape[1]):
         p = prepare(family, inputs[0, i], inputs[1, i], inputs[2, i])
         results[0, i], results[1, i] = p.log_m, p.variance

@@ -1,9 +1,9 @@
-"""Compile kernels with numba on their first use, and keep the results on disk.
+"""Compile kernels with numba on their first use, and keep the compiled code on disk.
 
 A kernel is a plain Python function without a decorator. So its module need not import numba, which takes half a second,
-and a test can call the kernel uncompiled. Before a kernel is compiled, every function that it calls is registered by
-`numba.extending.overload`. The file on disk is named by a hash of all these functions and their constants, because
-numba itself detects changes of one file only.
+and a test can call the kernel uncompiled. Before a kernel is compiled, every function that it calls is registered with
+`numba.extending.overload`. numba's own cache notices changes only in the file of the kernel. So the name on disk
+contains a hash of all functions that the kernel calls, and of their constants.
 """
 
 import hashlib
@@ -18,23 +18,23 @@ from typing import Any
 import numpy as np
 
 from ddpn.distributions.kernels import family as families
-from ddpn.distributions.kernels.arrays import ANY_ORDER
+from ddpn.distributions.kernels.arrays import REORDERABLE
 from ddpn.distributions.kernels.family import Family
 
 #: Division by zero gives infinity, and fused multiply-add, which rounds once, is allowed.
 _OPTIONS: Any = {"error_model": "numpy", "fastmath": {"contract"}}
-_ANY_ORDER_OPTIONS: Any = {**_OPTIONS, "fastmath": {"contract", "reassoc", "nsz"}}
+_REORDERABLE_OPTIONS: Any = {**_OPTIONS, "fastmath": {"contract", "reassoc", "nsz"}}
 #: Functions that depend only on the type of the family, so that their results are constants in compiled code.
-_FLAGS = families.has_ratio, families.has_quick
+_FLAGS = families.has_ratio, families.has_fast_log_weight
 announced: list[bool] = []
 
 
 @cache
 def compile_kernel(function: FunctionType, family: type[Family] | None = None) -> Callable[..., Any]:
-    """Return the compiled form of a loop over rows, which releases the GIL.
+    """Return the compiled form of a kernel, which releases the GIL.
 
-    Its first call compiles it, or reads it from disk if an earlier process compiled it. Pass writable and contiguous
-    arrays only: numba compiles once per kind of array.
+    The first call of the result compiles the kernel, or loads it from disk if an earlier process has compiled it.
+    Arrays must be writable and contiguous: numba compiles a kernel anew for every other kind of array.
 
     Parameters
     ----------
@@ -69,7 +69,10 @@ def compile_kernel(function: FunctionType, family: type[Family] | None = None) -
 
 
 def _find_functions(function: FunctionType, family: type[Family] | None) -> Iterator[FunctionType]:
-    """Yield a function, the methods of a family, and all functions and named tuple methods that these call."""
+    """Yield `function`, the methods of `family`, and every function that these call, directly or indirectly.
+
+    If a function uses a named tuple class, the methods of this class are yielded as well.
+    """
     waiting, seen = [function, *([] if family is None else _list_methods(family))], set()
     while waiting:
         caller = waiting.pop()
@@ -93,7 +96,7 @@ def _list_methods(family: type) -> list[FunctionType]:
 
 
 def _hash_functions(functions: list[FunctionType], family: type[Family] | None) -> str:
-    """Hash the bytecode of functions and the values of the global constants that they use."""
+    """Hash the bytecode of functions, the global constants that they use, and the fields of the family."""
     fields = None if family is None else (family.__module__, family.__qualname__, getattr(family, "_fields", ()))
     digest = hashlib.sha256(repr(fields).encode())
     for function in sorted(functions, key=lambda x: (x.__module__, x.__qualname__)):
@@ -116,7 +119,10 @@ def _list_code(code: CodeType) -> tuple[bytes, tuple[str, ...], tuple[object, ..
 
 @cache
 def _register_function(function: FunctionType) -> None:
-    """Register a function, so that compiled code can call it."""
+    """Register a function with numba, so that compiled code can call it.
+
+    Functions whose results depend only on the family, such as `has_ratio`, become constants in compiled code.
+    """
     from numba.extending import overload
 
     def choose(*args):
@@ -127,13 +133,16 @@ def _register_function(function: FunctionType) -> None:
             return (lambda p: True) if function(kind) else (lambda p: False)
         return function
 
-    options = _ANY_ORDER_OPTIONS if function in ANY_ORDER else _OPTIONS
+    options = _REORDERABLE_OPTIONS if function in REORDERABLE else _OPTIONS
     overload(function, jit_options=options, strict=False)(choose)
 
 
 @cache
 def _register_methods() -> None:
-    """Register the methods of families. For each, numba chooses the method of the tuple's type, or the default."""
+    """Register the methods of families with numba, so that compiled code can call them.
+
+    For a call such as `p.ratio(y)`, numba takes the method of the type of p, or else the default of `OptionalMethods`.
+    """
     from numba import types
     from numba.extending import overload_method
 
@@ -149,7 +158,7 @@ def _register_methods() -> None:
 
 
 def _announce(dispatcher: Any) -> None:
-    """Print a line, once per process, if kernels are not on disk yet and must be compiled."""
+    """Print that kernels are being compiled, once per process, unless the kernel of `dispatcher` is on disk."""
     path = Path(dispatcher.stats.cache_path) if dispatcher.stats.cache_path else None
     if not announced and (path is None or not any(path.glob(f"*{dispatcher.py_func.__qualname__}*"))):
         announced.append(True)

@@ -1,10 +1,14 @@
-"""Gaussian quadrature for sums: a panel of n = 16 * 2^k consecutive counts is represented by 16 weighted positions.
+"""Gaussian quadrature for sums over counts.
 
-The weighted sum over the positions equals the sum over all n counts for polynomials of degree up to 15, and agrees with
-it to six digits for degrees up to 31. For k = 0 the positions are the counts themselves; for large k the rule
-approaches Gauss-Legendre quadrature. The polynomial of degree 15 through the values at the positions also gives partial
-sums, and the values at the positions of either half of the panel. The tables for a panel of 2 n counts are computed
-from the tables for n counts, as its halves are two such panels.
+A panel is a run of n = 16 * 2^k consecutive counts. The sum of a smooth function over them is replaced by a weighted
+sum of its values at 16 positions. The positions are the zeros of the polynomial of degree 16 that is orthogonal, on the
+n counts, to all polynomials of lower degree. So the rule would be exact for polynomials of degree up to 31. As
+positions are rounded, it is exact up to degree 15 and accurate to six digits up to degree 31. For k = 0 the positions
+are the counts themselves. For large k the rule approaches Gauss-Legendre quadrature.
+
+The values at the positions determine a polynomial of degree 15. It gives the sums over the first counts of a panel
+(partial sums), and the values at the positions of either half of the panel. The tables for 2 n counts are computed from
+those for n counts, because both halves of a panel of 2 n counts are panels of n counts.
 """
 
 from math import frexp
@@ -22,14 +26,19 @@ MAX_EXACT_SIZES, MAX_NARROW_DEVIATION = 2.0 ** (52 - DIGITS), 4096.0
 
 
 def _compute_positions(n):
-    """Compute the positions for n counts by the algorithm of Golub and Welsch, from half a count before the first."""
+    """Compute the 16 positions for n counts, measured from half a count before the first.
+
+    By the algorithm of Golub and Welsch, they are eigenvalues of the Jacobi matrix of the polynomials that are
+    orthogonal on n equidistant points (discrete Chebyshev polynomials). As shares of the panel's length, they are
+    rounded to `DIGITS` binary digits.
+    """
     j = np.arange(1.0, N_POSITIONS)
     shares = 0.5 + np.linalg.eigvalsh(np.diag(0.5 * j * np.sqrt((1.0 - (j / n) ** 2) / (4.0 * j**2 - 1.0)), -1))
     return n * np.round(shares * 2.0**DIGITS) / 2.0**DIGITS
 
 
 def _compute_tables():
-    """Compute the four tables of this module, see below."""
+    """Compute the tables POSITIONS, WEIGHTS, UPTO and HALVES; they are described where they are assigned."""
     n, positions, weights, upto = (
         float(N_POSITIONS),
         np.arange(N_POSITIONS) + 0.5,
@@ -39,11 +48,14 @@ def _compute_tables():
     left = right = np.zeros((N_POSITIONS, N_POSITIONS))
     tables = []
     for _ in range(N_TABLES):
-        middle = upto.T - 0.5 * np.eye(N_POSITIONS)
+        middle = upto.T - 0.5 * np.eye(N_POSITIONS)  # half of the value at the position itself
         tables.append((positions / n, weights / n, middle / n, np.stack([left.T, right.T])))
+        # `inner`: the positions of both halves, `outer`: those of the whole panel, both scaled to [-1, 1].
         inner, outer = np.append(positions, positions + n) / n - 1.0, _compute_positions(2.0 * n) / n - 1.0
+        # Values at `outer` determine a polynomial of degree 15 (its Legendre coefficients), and so values at `inner`.
         halves = legvander(inner, N_POSITIONS - 1) @ np.linalg.inv(legvander(outer, N_POSITIONS - 1))
         left, right = halves[:N_POSITIONS], halves[N_POSITIONS:]
+        # Partial sums at `inner` are a polynomial of degree 16 in the position, which is evaluated at `outer`.
         sums = np.concatenate([upto @ left, weights @ left + upto @ right])
         upto = legvander(outer, N_POSITIONS) @ np.linalg.pinv(legvander(inner, N_POSITIONS)) @ sums
         weights = weights @ (left + right)
@@ -59,14 +71,17 @@ POSITIONS, WEIGHTS, UPTO, HALVES = _compute_tables()
 
 
 def is_rounding_harmless(n, y, width):
-    """Return True if rounding of a panel's positions does not matter, for n counts of about y.
+    """Return True if a panel of n counts from y on may be used in spite of the rounding of its positions.
 
-    Positions are exact if y is small relative to n. Otherwise rounding is harmless if `width`, a rough standard
-    deviation of the distribution, is large.
+    Adding y to a position is exact if y is small relative to n. Otherwise, the rounding is harmless if `width`, a rough
+    standard deviation of the distribution, is large.
     """
     return n * MAX_EXACT_SIZES > y or width > MAX_NARROW_DEVIATION
 
 
 def find_table(n):
-    """Return the index k of the tables for a panel of n = 16 * 2^k counts; long panels use the last table."""
+    """Return the index k of the tables for a panel of n = 16 * 2^k counts.
+
+    Panels longer than the last table's use the last table, from which theirs would not differ.
+    """
     return min(frexp(n / N_POSITIONS)[1] - 1, N_TABLES - 1)

@@ -1,24 +1,27 @@
-"""Statistics of mixtures with too many counts to add one by one, by sums over the panels of `gauss`.
+"""Statistics of mixtures with so many counts that adding them one by one takes too long.
 
-A row is one mixture, and its components are distributions. The extent of a component says where its counts lie: its
-first and last count that are not negligible, and the other columns of `ranges.FIRST` to `ranges.REFERENCE`. A panel is
-a range of consecutive counts over which all components are smooth, and which 16 positions represent; its record has the
-first count, the number of counts and the slope of the recalibration map. Where a component is narrow, or near an end of
-its range, a panel has 16 single counts. A mixture with fewer counts needs no panels: `walk` computes the weights of all
-its counts one after another, which is called a walk.
+A row is one mixture. Its counts, from 0 to the last one that is not negligible, are divided into panels: runs of n = 16
+* 2^k consecutive counts over which all components are smooth. A sum over a panel needs the probabilities at 16
+positions only (`gauss`). Where a component is narrow or ends, panels have 16 counts, and the positions are these
+counts.
 
-Each family adds the probabilities of its components at the 16 positions of every panel. Sums over the values give the
-moments of the mixture. A quantile, the count to be scored, or a knot of a recalibration map is found by halving the
-panel that contains it.
+The computation has three steps.
 
-Rows share their arrays: the panels of row i are `offsets[i]` to `offsets[i + 1]`.
+1. `compute_component_extents` and `make_row_panels` find out where the components of each row have mass, and choose the
+panels. A panel is an array of three numbers: its first count, its number of counts, and the slope by which
+recalibration has multiplied its probabilities. 2. `add_values` adds the probabilities of each family's components to
+the values: the probabilities of the mixture at the positions, 16 per panel. 3. `summarise_panels` computes statistics.
+Moments are sums over panels. A quantile, the score of a count and a knot of a recalibration map each need the sum over
+a part of a panel. For these, the panel that contains the count is halved until 16 counts are left.
+
+The panels of all rows are stored in one array. Those of row i are offsets[i] to offsets[i + 1] - 1.
 """
 
 from math import exp, inf, log
 
 import numpy as np
 
-from ddpn.distributions.kernels.arrays import compute_slope, recalibrate_mass, split_variance
+from ddpn.distributions.kernels.arrays import compute_piece_slope, recalibrate_mass, split_variance
 from ddpn.distributions.kernels.family import prepare
 from ddpn.distributions.kernels.gauss import (
     HALVES,
@@ -40,7 +43,7 @@ from ddpn.distributions.kernels.ranges import (
     TAIL_DEVIATIONS,
     WIDTH,
     find_extent,
-    has_total_1,
+    has_unit_total,
 )
 
 #: Longest panel in standard deviations. The relative error of a normal cdf by repeated halving is then 3e-12 down to
@@ -57,7 +60,11 @@ LOG_TOTAL, MEAN, VARIANCE = range(3)
 
 
 def compute_component_extents(family, components, weights, column, extents):
-    """Find the extents of the components (rows, k, 5) of a family; see `ranges.find_extent`."""
+    """Find the extent of each component of a family: where its counts with weights that are not negligible lie.
+
+    Writes `extents` (rows, K, 7), with the columns `ranges.FIRST` to `ranges.REFERENCE`. For `components` (rows, k, 5),
+    `weights` and `column`, see `kernels.loops`.
+    """
     for i in range(components.shape[0]):
         for k in range(components.shape[1]):
             if weights[i, column + k] > 0.0:
@@ -66,15 +73,15 @@ def compute_component_extents(family, components, weights, column, extents):
 
 
 def make_row_panels(extents, weights, offsets):
-    """Return the panels (panels, 3) of all rows, one row after another, from the extents of their components.
+    """Divide the counts of each row into panels; return the panels of all rows, one row after another.
 
-    `extents` (rows, components, 7) and mixture weights (rows, components) describe the rows. The index of each row's
-    first panel is written to `offsets` (rows + 1). The columns of a panel are its first count, its number of counts and
-    its slope.
+    `extents` (rows, K, 7) has the extents of components, and `weights` (rows, K) their mixture weights. Writes the
+    index of each row's first panel, and last the number of all panels, to `offsets` (rows + 1). The columns of the
+    result (panels, 3) are the first count of a panel, its number of counts, and its slope.
     """
-    offsets[0], nothing = 0, np.zeros((0, 3))
+    offsets[0], no_panels = 0, np.zeros((0, 3))
     for i in range(len(weights)):
-        offsets[i + 1] = offsets[i] + lay_panels(extents[i], weights[i], nothing)
+        offsets[i + 1] = offsets[i] + lay_panels(extents[i], weights[i], no_panels)
     panels = np.empty((offsets[-1], 3))
     for i in range(len(weights)):
         lay_panels(extents[i], weights[i], panels[offsets[i] : offsets[i + 1]])
@@ -82,13 +89,14 @@ def make_row_panels(extents, weights, offsets):
 
 
 def lay_panels(extents, weights, panels):
-    """Write the first count, number of counts and slope of a row's panels; return the number of panels.
+    """Divide the counts of one row into panels, from 0 to the last count that is not negligible.
 
-    Panels that do not fit into `panels` are counted and not written. Panels reach from 0 to the last count that is not
-    negligible. The slope multiplies all probabilities of a panel; it is 1 before recalibration. There are no panels if
-    parameters are NaN or infinite, or if counts are too large for float64.
+    Each panel is as long as all components allow (`is_smooth`). Writes its first count, its number of counts and its
+    slope, which is 1 before recalibration, to `panels`, and returns the number of panels. Panels for which `panels` has
+    no space are counted only. There are no panels if a parameter is NaN or infinite, or if counts are too large for
+    float64.
     """
-    x, n, last, number = 0.0, float(N_POSITIONS), -1.0, 0
+    x, n, last, n_panels = 0.0, float(N_POSITIONS), -1.0, 0
     for k in range(len(weights)):
         if not (weights[k] <= 0.0 or weights[k] * (extents[k, REFERENCE] + extents[k, LAST]) < inf):
             return 0
@@ -101,15 +109,18 @@ def lay_panels(extents, weights, panels):
             n *= 2.0
         if not x < x + n < 1e300:
             return 0
-        if number < len(panels):
-            panels[number, 0], panels[number, 1], panels[number, 2] = x, n, 1.0
-        number += 1
+        if n_panels < len(panels):
+            panels[n_panels, 0], panels[n_panels, 1], panels[n_panels, 2] = x, n, 1.0
+        n_panels += 1
         x += n
-    return number
+    return n_panels
 
 
 def is_smooth(extents, weights, x, n):
-    """Return True if every component is smooth over the n counts from x on, or has no mass among them."""
+    """Return True if a panel of n counts from x on represents every component of a row.
+
+    Each component must have no mass in the panel, or be wide compared with the panel and have its ends elsewhere.
+    """
     for k in range(len(weights)):
         if weights[k] > 0.0 and extents[k, FIRST] < x + n and extents[k, LAST] >= x:
             scale = max(extents[k, WIDTH], abs(x - extents[k, CENTRE]) / TAIL_DEVIATIONS)
@@ -125,8 +136,9 @@ def is_smooth(extents, weights, x, n):
 def add_values(family, components, weights, column, extents, offsets, panels, values, totals):
     """Add the probabilities of a family's components, times their mixture weights, to `values` (panels, 16).
 
-    `totals` (rows, K, 3) receives the log of the sum of each component's weights, its mean and its variance. All values
-    of a row become NaN if the weights of a component have no finite sum.
+    Values belong to the 16 positions of each panel. Also writes the log of the sum of each component's weights, its
+    mean and its variance to `totals` (rows, K, 3). If the sum of a component's weights is not finite, all values of the
+    row become NaN.
     """
     longest = 0
     for i in range(len(weights)):
@@ -142,7 +154,11 @@ def add_values(family, components, weights, column, extents, offsets, panels, va
 
 
 def add_component(p, weight, extent, panels, values, totals, buffer):
-    """Add the probabilities of one component, times its mixture weight, to the values of a row's panels."""
+    """Add the probabilities of one distribution `p`, times its mixture weight, to the values of a row's panels.
+
+    Its weights at the positions are first collected in `buffer`, because their sum, which normalises them, is known
+    only at the end. For `extent` and `totals`, see `compute_component_extents` and `add_values`.
+    """
     low, high, centre, reference = extent[LOW], extent[HIGH], extent[CENTRE], extent[REFERENCE]
     first, end, total, shift, square = len(panels), 0, 0.0, 0.0, 0.0
     for s in range(len(panels)):
@@ -152,7 +168,7 @@ def add_component(p, weight, extent, panels, values, totals, buffer):
         first, end, t = min(first, s), s + 1, find_table(n)
         for i in range(N_POSITIONS):
             y = x - 0.5 + n * POSITIONS[t, i]
-            w = exp(p.log_mass(y) - reference) if low <= y <= high else 0.0
+            w = exp(p.log_weight(y) - reference) if low <= y <= high else 0.0
             share, gap = n * WEIGHTS[t, i] * w, y - centre
             buffer[s, i] = w
             total += share
@@ -162,7 +178,7 @@ def add_component(p, weight, extent, panels, values, totals, buffer):
         values[:] = np.nan
         return
     shift /= total
-    is_whole = has_total_1(p, low, high)
+    is_whole = has_unit_total(p, low, high)
     totals[LOG_TOTAL] = 0.0 if is_whole else reference + log(total)
     totals[MEAN], totals[VARIANCE] = centre + shift, max(square / total - shift * shift, 0.0)
     factor = weight * (exp(reference) if is_whole else 1.0 / total)
@@ -172,7 +188,10 @@ def add_component(p, weight, extent, panels, values, totals, buffer):
 
 
 def add_masses(family, components, weights, column, extents, totals, y, results):
-    """Add the probabilities of counts y (rows, n) under a family's components, times mixture weights, to `results`."""
+    """Add the probabilities of counts under a family's components, times mixture weights, to `results` (rows, n).
+
+    `y` (rows, n) has the counts of each row in ascending order, and `totals` the sums of weights from `add_values`.
+    """
     for i in range(len(weights)):
         for k in range(components.shape[1]):
             extent, weight = extents[i, column + k], weights[i, column + k]
@@ -180,7 +199,7 @@ def add_masses(family, components, weights, column, extents, totals, y, results)
                 p = prepare(family, components[i, k, 0], components[i, k, 1], components[i, k, 2])
                 for j in range(y.shape[1]):
                     if extent[LOW] <= y[i, j] <= extent[HIGH]:
-                        results[i, j] += weight * exp(p.log_mass(y[i, j]) - totals[i, column + k, LOG_TOTAL])
+                        results[i, j] += weight * exp(p.log_weight(y[i, j]) - totals[i, column + k, LOG_TOTAL])
 
 
 # Rows ----------------------------------------------------------------------------------------------------------------
@@ -189,12 +208,20 @@ def add_masses(family, components, weights, column, extents, totals, y, results)
 def summarise_panels(
     weights, groups, totals, offsets, all_panels, all_values, cdf_map, inputs, with_entropy, modes, results
 ):
-    """Write the results of `loops.summarise` for all rows, computed from the values of their panels, to `results`.
+    """Compute the statistics of mixtures from the values of their panels.
 
-    `all_values` (panels, 16) has the probabilities at the positions of `all_panels`, `inputs` are the levels of
-    quantiles, the counts to be scored and the levels of intervals, and `results` are the arrays of moments, quantiles,
-    scores, intervals and entry levels. The entropy is computed if `with_entropy` is True. `modes` (rows, 2) receives
-    two counts that enclose the mode of each row. Rows without panels, or with NaN as a value, get NaN.
+    Parameters
+    ----------
+    weights, groups, cdf_map, inputs, with_entropy, results
+        As for `loops.summarise`. Rows without panels, or with NaN as a value, get the mean NaN.
+    totals, offsets
+        Sums, means and variances of components from `add_values`, and the first panel of each row.
+    all_panels : array, (panels, 3)
+        The panels of all rows.
+    all_values : array, (panels, 16)
+        The probabilities of the mixtures at the positions of all panels.
+    modes : array, (rows, 2)
+        Receives two counts that enclose the mode of each row.
     """
     levels, y, interval_levels = inputs
     moments, quantiles, scores, intervals, entries = results
@@ -209,7 +236,7 @@ def summarise_panels(
             panels, values = divide_panels(panels, values, cdf_map)
             recalibrate_knots(panels, values, cdf_map)
             sum_panel_moments(panels, values, moments[i])
-        positions = place_positions(panels)
+        positions = compute_positions(panels)
         bracket_mode(panels, positions, values, modes[i])
         sums = np.zeros((len(panels), 5))
         moments[i, 3] = accumulate_panels(panels, values, with_entropy, sums)
@@ -218,18 +245,18 @@ def summarise_panels(
         for j in range(y.shape[1]):
             _, scores[i, j], _ = split_at_count(panels, values, sums, -1.0, y[i, j], work)
         if intervals.shape[1] > 0:
-            curve = draw_cdf(panels, positions, values, sums)
-            tail = find_narrowest_tail(curve, interval_levels[i, 0])
+            curve = tabulate_curve(panels, positions, values, sums)
+            tail = find_narrowest_lower_tail(curve, interval_levels[i, 0])
             low, _, before = split_at_count(panels, values, sums, tail, -1.0, work)
             high, _, _ = split_at_count(panels, values, sums, before + interval_levels[i, 0], -1.0, work)
             _, _, upto = split_at_count(panels, values, sums, -1.0, high + 1.0, work)
             intervals[i, 0], intervals[i, 1], intervals[i, 2] = low, high, upto - before
         if entries.shape[1] > 0:
-            entries[i, :] = find_entry_level(draw_cdf(panels, positions, values, sums), y[i, 0])
+            entries[i, :] = compute_entry_level(tabulate_curve(panels, positions, values, sums), y[i, 0])
 
 
-def place_positions(panels):
-    """Return the positions of all panels. Shape: (panels, 16)."""
+def compute_positions(panels):
+    """Compute the 16 positions of each panel, as counts that may be fractional. Shape: (panels, 16)."""
     positions = np.empty((len(panels), N_POSITIONS))
     for s in range(len(panels)):
         t = find_table(panels[s, 1])
@@ -239,9 +266,11 @@ def place_positions(panels):
 
 
 def bracket_mode(panels, positions, values, mode):
-    """Write two counts that enclose the mode, from the positions next to the most probable position.
+    """Write two counts that enclose the mode of a row to `mode`.
 
-    Positions in a panel of another slope are not used, as probabilities jump between the two panels.
+    They are the positions on either side of the most probable position. A neighbour in a panel with another slope is
+    not used, because recalibrated probabilities jump at a change of the slope. Then the end of the panel encloses the
+    mode.
     """
     best = np.argmax(values)
     s, i = best // N_POSITIONS, best % N_POSITIONS
@@ -269,11 +298,13 @@ MAX_HALVES = 64
 
 
 def divide_panels(panels, values, cdf_map):
-    """Divide panels so that each lies within one piece of the recalibration map, and write the slope of the piece.
+    """Divide panels so that each lies within one piece of the recalibration map, and recalibrate them.
 
-    A panel that contains a knot is halved until 16 counts are left, which `recalibrate_knots` changes one by one.
+    Within a piece, recalibration multiplies probabilities by the slope of the piece. A panel that contains a knot is
+    halved until it has 16 counts. It gets the slope `KNOT_SLOPE`, and its probabilities are left to
+    `recalibrate_knots`. Returns new panels and values. `cdf_map` (2, knots) has the knots and the values of the map.
     """
-    knots, number, piece, upto = cdf_map.shape[1], 0, 0, 0.0
+    knots, n_panels, piece, cdf = cdf_map.shape[1], 0, 0, 0.0
     new_panels, new_values = np.zeros((2 * len(panels) + 64, 3)), np.zeros((2 * len(panels) + 64, N_POSITIONS))
     # A stack of the parts of a panel, with the next part last. Halving leaves at most one part per binary digit of a
     # count.
@@ -284,63 +315,70 @@ def divide_panels(panels, values, cdf_map):
         while waiting > 0:
             x, n, part = parts[waiting - 1, 0], parts[waiting - 1, 1], part_values[waiting - 1]
             mass = sum_panel(part, n)
-            is_within = piece == knots - 2 or upto + mass <= cdf_map[0, piece + 1]
+            is_within = piece == knots - 2 or cdf + mass <= cdf_map[0, piece + 1]
             if not is_within and n > N_POSITIONS and waiting < MAX_HALVES:
                 whole = part.copy()
-                multiply(HALVES[find_table(n), 0], whole, part_values[waiting])
-                multiply(HALVES[find_table(n), 1], whole, part)
+                apply_table(HALVES[find_table(n), 0], whole, part_values[waiting])
+                apply_table(HALVES[find_table(n), 1], whole, part)
                 parts[waiting - 1, 0], parts[waiting - 1, 1] = x + 0.5 * n, 0.5 * n
                 parts[waiting, 0], parts[waiting, 1] = x, 0.5 * n
                 waiting += 1
                 continue
-            if number == len(new_panels):
+            if n_panels == len(new_panels):
                 new_panels = np.concatenate((new_panels, np.zeros_like(new_panels)))
                 new_values = np.concatenate((new_values, np.zeros_like(new_values)))
-            slope = compute_slope(cdf_map, piece) if is_within else KNOT_SLOPE
-            new_panels[number, 0], new_panels[number, 1], new_panels[number, 2] = x, n, slope
+            slope = compute_piece_slope(cdf_map, piece) if is_within else KNOT_SLOPE
+            new_panels[n_panels, 0], new_panels[n_panels, 1], new_panels[n_panels, 2] = x, n, slope
             for i in range(N_POSITIONS):
-                new_values[number, i] = part[i] * slope if is_within else part[i]
-            number += 1
+                new_values[n_panels, i] = part[i] * slope if is_within else part[i]
+            n_panels += 1
             waiting -= 1
-            upto += mass
-            while piece < knots - 2 and upto > cdf_map[0, piece + 1]:
+            cdf += mass
+            while piece < knots - 2 and cdf > cdf_map[0, piece + 1]:
                 piece += 1
-    return new_panels[:number], new_values[:number]
+    return new_panels[:n_panels], new_values[:n_panels]
 
 
 def recalibrate_knots(panels, values, cdf_map):
-    """Recalibrate the probabilities of single counts in panels with a knot, which `divide_panels` left unchanged."""
-    upto = 0.0
+    """Recalibrate panels of 16 counts with a knot of the map, which `divide_panels` has left unchanged.
+
+    In these, each count is recalibrated by itself.
+    """
+    cdf = 0.0
     for s in range(len(panels)):
         if panels[s, 2] == KNOT_SLOPE:
-            upto = recalibrate_mass(values[s], N_POSITIONS, upto, cdf_map)
+            cdf = recalibrate_mass(values[s], N_POSITIONS, cdf, cdf_map)
         else:
-            upto += sum_panel(values[s], panels[s, 1]) / panels[s, 2]
+            cdf += sum_panel(values[s], panels[s, 1]) / panels[s, 2]
 
 
 def sum_panel_moments(panels, values, moments):
-    """Compute mean and variance by sums over all panels, around the mean before recalibration."""
-    around, work = moments[0], np.zeros(N_POSITIONS)
-    positions = place_positions(panels)
+    """Compute mean and variance of a row by sums over its panels, after recalibration.
+
+    They replace the first two numbers of `moments`, the mean and variance before recalibration. Deviations are taken
+    from the old mean, so that no digits are lost.
+    """
+    origin, work = moments[0], np.zeros(N_POSITIONS)
+    positions = compute_positions(panels)
     total, first, second = 0.0, 0.0, 0.0
     for s in range(len(panels)):
         n = panels[s, 1]
         total += sum_panel(values[s], n)
         for i in range(N_POSITIONS):
-            work[i] = values[s, i] * (positions[s, i] - around)
+            work[i] = values[s, i] * (positions[s, i] - origin)
         first += sum_panel(work, n)
         for i in range(N_POSITIONS):
-            work[i] *= positions[s, i] - around
+            work[i] *= positions[s, i] - origin
         second += sum_panel(work, n)
     shift = first / total
-    moments[0], moments[1] = around + shift, max(second / total - shift * shift, 0.0)
+    moments[0], moments[1] = origin + shift, max(second / total - shift * shift, 0.0)
 
 
 # Sums over panels ----------------------------------------------------------------------------------------------------
 
 
-def multiply(matrix, values, results):
-    """Write the product of a table (values, results) with the values of a panel to `results`."""
+def apply_table(matrix, values, results):
+    """Write the products of a table (16, n) with the 16 values of a panel to `results` (n,)."""
     for i in range(len(results)):
         results[i] = 0.0
     for j in range(len(values)):
@@ -349,28 +387,34 @@ def multiply(matrix, values, results):
 
 
 def sum_panel(values, n):
-    """Return the sum over a panel of n counts."""
+    """Return the sum of a function over the n counts of a panel, from its `values` at the 16 positions."""
     t, total = find_table(n), 0.0
     for i in range(N_POSITIONS):
         total += WEIGHTS[t, i] * values[i]
     return n * total
 
 
-def sum_squares(values, n, first, sign, work):
-    """Return the sum over a panel of (first + sign x S(z))^2; S(z) is the sum of its values up to the count z."""
+def sum_squares(values, n, start, sign, work):
+    """Return the sum of (start + sign S(z))^2 over the n counts z of a panel.
+
+    S(z) is the sum of the panel's probabilities up to the count z, from their `values` at the 16 positions. With the
+    cdf before the panel as `start` and sign 1, the result is the sum of F(z)^2. With the probability of the panel and
+    all later counts as `start` and sign -1, it is the sum of (1 - F(z))^2.
+    """
     t, total = find_table(n), 0.0
-    multiply(UPTO[t], values, work)
+    apply_table(UPTO[t], values, work)
     for i in range(N_POSITIONS):
-        total += WEIGHTS[t, i] * (first + sign * (n * work[i] + 0.5 * values[i])) ** 2
+        total += WEIGHTS[t, i] * (start + sign * (n * work[i] + 0.5 * values[i])) ** 2
     return n * total
 
 
 def accumulate_panels(panels, values, with_entropy, totals):
-    """Write five sums over the panels of one row to `totals` (panels, 5), and return the row's entropy.
+    """Write five sums per panel of a row to `totals` (panels, 5), and return the row's entropy.
 
-    Partial sums let a quantile be found without adding all panels again. The five are the panel's mass, the mass before
-    it, the mass after it, the sum of F(z)^2 over the counts z before it, and the sum of (1 - F(z))^2 over the counts z
-    after it, where F is the cdf. The entropy is 0 if `with_entropy` is False.
+    The sums are the panel's probability, the probability of all earlier panels, that of all later panels, the sum of
+    F(z)^2 over the counts z of earlier panels, and the sum of (1 - F(z))^2 over the counts z of later panels, with the
+    cdf F. From these, quantiles and scores are found without adding panels again. The entropy is 0 if `with_entropy` is
+    False.
     """
     work, last, spread = np.zeros(N_POSITIONS), len(panels) - 1, 0.0
     for s in range(len(panels)):
@@ -390,9 +434,10 @@ def accumulate_panels(panels, values, with_entropy, totals):
 
 
 def is_reached(below, above, end, level, y):
-    """Return True if the level of the cdf (or the count y, if the level is -1) is reached before the count `end`.
+    """Return True if the count that a search is looking for is smaller than the count `end`.
 
-    `below` and `above` are P(Z < end) and P(Z >= end).
+    A search for a quantile looks for the first count at which the cdf reaches `level`; `below` and `above` are P(Z <
+    end) and P(Z >= end). If `level` is -1, the search looks for the count y.
     """
     if level < 0.0:
         return y < end
@@ -402,10 +447,11 @@ def is_reached(below, above, end, level, y):
 
 
 def split_at_count(panels, values, totals, level, y, work):
-    """Return the quantile at a level (y if the level is -1), its CRPS, and the probability of smaller counts.
+    """Find the quantile at a level, or with level -1 the count y, and compute sums on both sides of it.
 
-    The CRPS is the sum of F(z)^2 below the count and of (1 - F(z))^2 from the count on. The panel that contains the
-    count is halved until 16 counts are left.
+    The panel that contains the count is halved until 16 counts are left, which are searched one by one. Returns the
+    count, its CRPS (the sum of F(z)^2 over smaller counts z and of (1 - F(z))^2 over all others), and the probability
+    of smaller counts. `totals` are the sums of `accumulate_panels`, and `work` is a work array (4, 16).
     """
     s, last = 0, len(panels) - 1
     while s < last and not is_reached(totals[s + 1, 1], totals[s, 2], panels[s + 1, 0], level, y):
@@ -415,8 +461,8 @@ def split_at_count(panels, values, totals, level, y, work):
     for i in range(N_POSITIONS):
         inner[i] = values[s, i]
     while n > N_POSITIONS:
-        multiply(HALVES[find_table(n), 0], inner, left)
-        multiply(HALVES[find_table(n), 1], inner, right)
+        apply_table(HALVES[find_table(n), 0], inner, left)
+        apply_table(HALVES[find_table(n), 1], inner, right)
         n *= 0.5
         lower, upper = sum_panel(left, n), sum_panel(right, n)
         if is_reached(below + lower, above + upper, x + n, level, y):
@@ -450,17 +496,21 @@ def split_at_count(panels, values, totals, level, y, work):
 POINTS_PER_POSITION = 4
 
 
-def draw_cdf(panels, positions, values, totals):
-    """Evaluate the cdf and the pmf at all positions and at points between them. Shape: counts, cdf, pmf (3, points)."""
+def tabulate_curve(panels, positions, values, totals):
+    """Tabulate the cdf and the pmf of a row at all positions, and at three points between neighbouring positions.
+
+    Between positions, the cdf is a cubic with the pmf as its slope at both ends (Hermite interpolation), and the pmf is
+    linear. Returns counts, which may be fractional, cdf and pmf as the rows of an array (3, points).
+    """
     nodes = np.zeros((3, len(panels) * N_POSITIONS))
-    upto = np.zeros(N_POSITIONS)
+    partial_sums = np.zeros(N_POSITIONS)
     for s in range(len(panels)):
         n = panels[s, 1]
-        multiply(UPTO[find_table(n)], values[s], upto)
+        apply_table(UPTO[find_table(n)], values[s], partial_sums)
         for i in range(N_POSITIONS):
             node = s * N_POSITIONS + i
             nodes[0, node], nodes[2, node] = positions[s, i], values[s, i]
-            nodes[1, node] = totals[s, 1] + n * upto[i] + 0.5 * values[s, i]
+            nodes[1, node] = totals[s, 1] + n * partial_sums[i] + 0.5 * values[s, i]
     curve = np.zeros((3, (nodes.shape[1] - 1) * POINTS_PER_POSITION + 1))
     for node in range(nodes.shape[1] - 1):
         x, h = nodes[0, node], nodes[0, node + 1] - nodes[0, node]
@@ -478,8 +528,11 @@ def draw_cdf(panels, positions, values, totals):
     return curve
 
 
-def find_narrowest_tail(curve, level):
-    """Return the probability below the narrowest interval of a level that starts at a point of the curve."""
+def find_narrowest_lower_tail(curve, level):
+    """Find the narrowest interval with the probability `level`; return the probability of all counts below it.
+
+    `curve` is the result of `tabulate_curve`. Intervals that start at each of its points are compared.
+    """
     best, tail, end = curve[0, -1] + 1.0, 0.0, 0
     for start in range(curve.shape[1]):
         goal = (curve[1, start] if start > 0 else 0.0) + level
@@ -496,8 +549,12 @@ def find_narrowest_tail(curve, level):
     return tail
 
 
-def find_entry_level(curve, y):
-    """Return the level from which the narrowest interval includes y: the probability of all more likely counts."""
+def compute_entry_level(curve, y):
+    """Return the smallest level at which the narrowest interval includes the count y.
+
+    It is the probability of all counts that are more probable than y, for a pmf with one peak. `curve` is the result of
+    `tabulate_curve`.
+    """
     last = curve.shape[1] - 1
     if y > curve[0, last]:
         return curve[1, last]
@@ -512,13 +569,16 @@ def find_entry_level(curve, y):
         first += 1
     while end > 0 and curve[2, end] < probability:
         end -= 1
-    low = min(interpolate_cdf(curve, first - 1, first, probability), cdf) if first > 0 else 0.0
-    high = max(interpolate_cdf(curve, end, end + 1, probability), cdf) if end < last else curve[1, last]
+    low = min(find_cdf_at_probability(curve, first - 1, first, probability), cdf) if first > 0 else 0.0
+    high = max(find_cdf_at_probability(curve, end, end + 1, probability), cdf) if end < last else curve[1, last]
     return high - low
 
 
-def interpolate_cdf(curve, before, after, probability):
-    """Return the cdf at the point between two points of the curve where the pmf equals `probability`."""
-    rise = curve[2, after] - curve[2, before]
-    share = min(max((probability - curve[2, before]) / rise, 0.0), 1.0) if rise != 0.0 else 0.0
-    return curve[1, before] + share * (curve[1, after] - curve[1, before])
+def find_cdf_at_probability(curve, start, end, probability):
+    """Return the cdf where the pmf equals `probability`, between the points `start` and `end` of a curve.
+
+    Both are linear between these points. `curve` is the result of `tabulate_curve`.
+    """
+    rise = curve[2, end] - curve[2, start]
+    share = min(max((probability - curve[2, start]) / rise, 0.0), 1.0) if rise != 0.0 else 0.0
+    return curve[1, start] + share * (curve[1, end] - curve[1, start])

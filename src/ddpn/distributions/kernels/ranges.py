@@ -1,7 +1,8 @@
-"""Sum the weights of one distribution over a range of counts of any length.
+"""Sums of the weights of one distribution over a range of counts of any length.
 
-A sum starts at the count of the range that is closest to the centre of the distribution. From there it goes to both
-ends of the range, or until terms are negligible, by panels of counts (see `gauss`) over which the weights are smooth.
+A sum starts at the count of the range that is closest to the centre of the distribution. From there it goes in both
+directions, to the ends of the range or until weights are negligible. It proceeds by panels: runs of consecutive counts
+over which the weights are so smooth that 16 of them determine the sum (`gauss`).
 """
 
 from math import exp, inf, log, log1p
@@ -9,7 +10,7 @@ from math import exp, inf, log, log1p
 import numpy as np
 
 from ddpn.distributions.kernels.gauss import N_POSITIONS, POSITIONS, WEIGHTS, find_table, is_rounding_harmless
-from ddpn.distributions.kernels.walk import find_peak, matters
+from ddpn.distributions.kernels.walk import find_peak, is_significant
 
 #: A bell curve is summed over the multiples of a stride, with an error of 1e-13. The constants are the least distance
 #: of its centre from both ends in standard deviations, the number of strides per standard deviation, and the smallest
@@ -30,18 +31,24 @@ N_EXTENT = 7
 
 
 def is_interior_bell(p):
-    """Return True if the weights are a bell curve many counts wide, whose tails vanish before the support ends."""
-    centre, width, end = p.shape()
+    """Return True if the weights of `p` are a wide bell curve that vanishes before both ends of the support."""
+    centre, width, end = p.estimate_shape()
     return width >= MIN_STRIDE_DEVIATION and centre > MIN_CLEARANCE * width and centre + MIN_CLEARANCE * width < end
 
 
 def sum_range(p, low, high, with_score, sums):
-    """Sum the weights of low <= z <= high; return a reference (about the largest log weight) and a centre.
+    """Sum the weights w(z) of a distribution `p` over the counts low <= z <= high.
 
-    `sums` receives the sums of weights divided by e^reference, times 1, z - centre, (z - centre)^2, the three scores,
-    their squares, and the second score times z - centre. Sums with scores are 0 unless `with_score` is true.
+    Returns a reference, about the largest log weight, and a centre, the count at which it was found. With v(z) = w(z) /
+    e^reference and the derivatives s1, s2 and s3 of log w in the parameters (`p.score`), `sums` receives the sums of
+
+    - v, v (z - centre) and v (z - centre)^2, at the indices 0 to 2,
+    - v s1, v s2 and v s3, at the indices 3 to 5, and v s1^2, v s2^2 and v s3^2, at the indices 6 to 8,
+    - v s2 (z - centre), at the index `CROSS_SUM`.
+
+    Those with derivatives are 0 unless `with_score` is True.
     """
-    middle, width, end = p.shape()
+    middle, width, end = p.estimate_shape()
     high = min(high, end)
     centre, reference = find_peak(p, min(max(np.floor(middle), low), high), high)
     for j in range(N_SUMS):
@@ -58,16 +65,20 @@ def sum_range(p, low, high, with_score, sums):
 
 
 def sum_outward(p, first, last, step, reference, centre, with_score, sums):
-    """Add the weights from `first` to `last` to the sums, panel by panel, until they are negligible."""
-    _, width, _ = p.shape()
+    """Add the weights from the count `first` to `last` to the sums of `sum_range`, panel by panel.
+
+    The loop ends early where weights become negligible. `step` is 1 or -1, the direction. For a wide bell curve it is a
+    multiple, so that only every step-th count is added; `sum_range` then multiplies the sums by its size.
+    """
+    _, width, _ = p.estimate_shape()
     y, before, w, z = first, inf, 0.0, first
     while (last - y) * step >= 0.0:
         room = (last - y) / step + 1.0
-        n = find_length(p, y, room, step) if abs(step) == 1.0 else float(N_POSITIONS)
+        n = find_panel_length(p, y, room, step) if abs(step) == 1.0 else float(N_POSITIONS)
         size, k = int(min(room, N_POSITIONS)), find_table(n)
         for i in range(size):
             z = y + step * (n * POSITIONS[k, i] - 0.5)
-            w = exp(p.log_mass(z) - reference)
+            w = exp(p.log_weight(z) - reference)
             share, gap = w * n * WEIGHTS[k, i], z - centre
             sums[0] += share
             sums[1] += share * gap
@@ -81,16 +92,19 @@ def sum_outward(p, first, last, step, reference, centre, with_score, sums):
                 sums[7] += share * b * b
                 sums[8] += share * c * c
                 sums[CROSS_SUM] += share * b * gap
-        is_more = w > before or matters(w * n, (z - centre) / width, N_POSITIONS * sums[0])
+        is_more = w > before or is_significant(w * n, (z - centre) / width, N_POSITIONS * sums[0])
         if not is_more or y + step * n == y:
             return  # also if weights are NaN, or if counts are too large to add n to them
         before = w
         y += step * n
 
 
-def find_length(p, y, room, step):
-    """Return the length (at most `room`) of the longest panel that starts at y and over which weights are smooth."""
-    centre, width, end = p.shape()
+def find_panel_length(p, y, room, step):
+    """Return the length of the longest panel that starts at y and over which the weights of `p` are smooth.
+
+    It has 16 * 2^k counts, at most `room` unless k is 0. `step` is 1 or -1, the direction in which the panel extends.
+    """
+    centre, width, end = p.estimate_shape()
     behind, ahead = (y, end - y) if step > 0.0 else (end - y, y)
     scale = max(width, abs(y - centre) / TAIL_DEVIATIONS)
     length = min(
@@ -100,8 +114,8 @@ def find_length(p, y, room, step):
     while 2.0 * n <= length < inf:
         n *= 2.0
     if n > N_POSITIONS:
-        top = p.log_mass(y)
-        while n > N_POSITIONS and abs(p.log_mass(y + step * (n - 1.0)) - top) > MAX_SPAN_LOG_CHANGE:
+        top = p.log_weight(y)
+        while n > N_POSITIONS and abs(p.log_weight(y + step * (n - 1.0)) - top) > MAX_SPAN_LOG_CHANGE:
             n *= 0.5
     return n if is_rounding_harmless(n, y, width) else float(N_POSITIONS)
 
@@ -110,45 +124,47 @@ def find_length(p, y, room, step):
 
 
 def sum_log_prob(p, y, sums, results, i):
-    """Write log p(y) and its derivatives to column i of `results`, for ranges of any length.
+    """Write log p(y) and its derivatives in the parameters to column i of `results`.
 
-    `p` is a distribution whose weights are not normalised. `sums` is a work array for the sums over all its counts (see
-    `sum_range`), by which log p(y) is normalised.
+    The weights of `p` are normalised by their sum, and the mean score is subtracted from the score of y. The number of
+    counts is not limited, unlike in `walk.walk_log_prob`. `sums` is a work array.
     """
     reference, _ = sum_range(p, 0.0, inf, True, sums)
     a, b, c = p.score(y)
-    results[0, i] = min(p.log_mass(y) - reference - log(sums[0]), 0.0)
+    results[0, i] = min(p.log_weight(y) - reference - log(sums[0]), 0.0)
     results[1, i], results[2, i] = a - sums[3] / sums[0], b - sums[4] / sums[0]
     results[3, i] = c - sums[5] / sums[0]
 
 
 def sum_information(p, sums, results, i):
-    """Write the variances of the scores, the diagonal of the Fisher information, to column i of the results."""
+    """Write the diagonal of the Fisher information of `p` to column i of `results`: the variances of the scores."""
     sum_range(p, 0.0, inf, True, sums)
     for j in range(3):
         results[j, i] = max(sums[6 + j] / sums[0] - (sums[3 + j] / sums[0]) ** 2, 0.0)
 
 
-def has_total_1(p, low, high):
-    """Return True if the range holds the whole support of a normalised family."""
-    _, _, end = p.shape()
+def has_unit_total(p, low, high):
+    """Return True if the weights from `low` to `high` sum to 1: all counts of a normalised family."""
+    _, _, end = p.estimate_shape()
     return p.is_normalised() and low <= 0.0 and high >= end
 
 
 def log_total(p, low, high, sums):
-    """Return the log of the sum of all weights of a range."""
-    if has_total_1(p, low, high):
+    """Return the logarithm of the sum of the weights of `p` from `low` to `high`; `sums` is a work array."""
+    if has_unit_total(p, low, high):
         return 0.0
     reference, _ = sum_range(p, low, high, False, sums)
     return reference + log(sums[0])
 
 
 def sum_log_range(p, low, high, sums, outside, results, i):
-    """Write log P(low <= Z <= high) and its derivatives to column i of the results, accurate even if it is close to 0.
+    """Write log P(low <= Z <= high) and its derivatives in the parameters to column i of `results`.
 
-    `outside` is a work array for four sums.
+    If most of the mass is within the range, the counts outside are summed, so that a result close to 0 keeps its
+    digits. `sums` and `outside` are work arrays. `outside` has four numbers: the mass outside of the range, and the
+    sums of its three scores, each relative to the sum of all weights.
     """
-    centre, _, end = p.shape()
+    centre, _, end = p.estimate_shape()
     low, high = max(low, 0.0), min(high, end)
     for j in range(4):
         results[j, i], outside[j] = 0.0, 0.0
@@ -183,9 +199,12 @@ def sum_log_range(p, low, high, sums, outside, results, i):
     results[3, i] = sums[5] / sums[0] - e2
 
 
-def sum_sides(p, low, high, y, sums):
-    """Return P(Z <= y) and P(Z > y) of a distribution restricted to a range, by summing over the smaller side."""
-    centre, _, end = p.shape()
+def sum_tails(p, low, high, y, sums):
+    """Return P(Z <= y) and P(Z > y) of a distribution `p` restricted to the counts from `low` to `high`.
+
+    Only the smaller tail is summed, so that it keeps its digits. `sums` is a work array.
+    """
+    centre, _, end = p.estimate_shape()
     high = min(high, end)
     if y < low or y >= high:
         return (0.0, 1.0) if y < low else (1.0, 0.0)
@@ -203,51 +222,56 @@ def sum_sides(p, low, high, y, sums):
 
 
 def sum_moments(p, low, high, sums):
-    """Return the mean and the variance of a distribution restricted to a range."""
+    """Return the mean and the variance of a distribution `p` restricted to the counts from `low` to `high`."""
     _, centre = sum_range(p, low, high, False, sums)
     shift = sums[1] / sums[0]
     return centre + shift, max(sums[2] / sums[0] - shift * shift, 0.0)
 
 
 def find_extent(p, low, high, depth, extent):
-    """Write to `extent` the extent of a distribution `p`, restricted to the counts from `low` to `high`.
+    """Find the counts with weights that are not negligible, for a distribution `p` between `low` and `high`.
 
-    Its first and last count are those at which the log weight is `depth` below the weight at the peak, or the ends of
-    the range. The columns of an extent are listed at `FIRST`.
+    A weight is negligible if it is smaller than e^-depth times the largest weight, see `find_outer_count`. `extent`
+    receives the first and the last count whose weight is not negligible, and five more numbers, in the order of `FIRST`
+    to `REFERENCE`.
     """
-    centre, width, end = p.shape()
+    centre, width, end = p.estimate_shape()
     end = min(high, end)
     start, reference = find_peak(p, min(max(np.floor(centre), low), end), end)
-    extent[FIRST] = find_reach(p, start, low, -1.0, reference - depth)
-    extent[LAST] = find_reach(p, start, end, 1.0, reference - depth)
+    extent[FIRST] = find_outer_count(p, start, low, -1.0, reference - depth)
+    extent[LAST] = find_outer_count(p, start, end, 1.0, reference - depth)
     extent[WIDTH], extent[LOW], extent[HIGH], extent[CENTRE], extent[REFERENCE] = width, low, end, start, reference
 
 
-def find_reach(p, start, last, step, floor):
-    """Return a count beyond which, going by `step` from `start`, `log_share` is below `floor`.
+def find_outer_count(p, start, last, step, floor):
+    """Return a count beyond which weights are negligible, in the direction of `step` (1 or -1) from `start`.
 
-    Weights are multiplied by their squared distance because the variance of a distribution with nearly all its mass on
-    one count comes from weights that are much smaller.
+    Weights count as negligible if `compute_log_influence` is below `floor`. The count is at most `last`. It is close to
+    the first such count, but not exactly it.
     """
-    _, width, _ = p.shape()
+    _, width, _ = p.estimate_shape()
     near, gap = start, np.floor(8.0 * width) + 4.0
     while gap < 1e300 and (last - near) * step > gap:
-        if not log_share(p, near + step * gap, start) > floor:
+        if not compute_log_influence(p, near + step * gap, start) > floor:
             break
         near += step * gap
         gap *= 2.0
     far = near + step * gap if (last - near) * step > gap else last
     for _ in range(6):
         middle = np.floor(0.5 * (near + far))
-        if log_share(p, middle, start) > floor:
+        if compute_log_influence(p, middle, start) > floor:
             near = middle
         else:
             far = middle
     return far
 
 
-def log_share(p, y, centre):
-    """Return the log of w(y) (1 + d^2), with w the weight and d the distance from the centre in standard deviations."""
-    _, width, _ = p.shape()
+def compute_log_influence(p, y, centre):
+    """Return log(w(y) (1 + d^2)), the influence of the count y on the total and on the variance.
+
+    w(y) is its weight and d its distance from `centre` in standard deviations. The factor matters if nearly all mass is
+    on one count: then the variance comes from weights that are small compared with the total.
+    """
+    _, width, _ = p.estimate_shape()
     distance = (y - centre) / width
-    return p.log_mass(y) + log1p(distance * distance)
+    return p.log_weight(y) + log1p(distance * distance)

@@ -1,4 +1,4 @@
-"""Functions of one number that several families share, compiled and uncompiled."""
+"""Functions of one number that several families share. They work compiled and uncompiled."""
 
 from math import erfc, lgamma, log, log1p
 
@@ -27,7 +27,10 @@ LOG_H[0] = 0.0
 
 
 def stirling_error(x: float) -> float:
-    """Compute the error of Stirling's formula, log x! - log(sqrt(2 pi x) x^x e^-x), for real x > 0."""
+    """Compute the error of Stirling's formula for real x > 0: log x! - log(sqrt(2 pi x) x^x e^-x).
+
+    From 16 on, it is a series in 1 / x.
+    """
     if x < 16.0:
         return lgamma(x + 1.0) - (x + 0.5) * log(x) + x - HALF_LOG_TWO_PI
     r = 1.0 / x
@@ -36,7 +39,10 @@ def stirling_error(x: float) -> float:
 
 
 def stirling_slope(x: float) -> float:
-    """Compute digamma(x) - log x + 1 / (2 x), the derivative of Stirling's error of log gamma."""
+    """Compute digamma(x) - log x + 1 / (2 x), for real x > 0.
+
+    It is the derivative of the error of Stirling's formula for log gamma(x).
+    """
     if x < 16.0:
         return digamma(x) - log(x) + 0.5 / x
     s = 1.0 / (x * x)
@@ -44,7 +50,10 @@ def stirling_slope(x: float) -> float:
 
 
 def digamma(x: float) -> float:
-    """Compute the derivative of log gamma for x > 0: by recurrence up to 16, by the asymptotic series beyond."""
+    """Compute the digamma function, the derivative of log gamma, for x > 0.
+
+    Up to 16, the recurrence digamma(x) = digamma(x + 1) - 1 / x raises x. From 16 on, the asymptotic series is used.
+    """
     total = 0.0
     while x < 16.0:
         total -= 1.0 / x
@@ -54,7 +63,10 @@ def digamma(x: float) -> float:
 
 
 def log_h(y: float) -> float:
-    """Compute log(e^-y y^y / y!) for counts below `TABLE_COUNTS` and for real y >= 16."""
+    """Compute log h(y) = log(e^-y y^y / y!), for counts below `TABLE_COUNTS` and for real y >= 16.
+
+    Counts are looked up in a table. Otherwise, Stirling's formula for y! is used.
+    """
     if y < TABLE_COUNTS:
         i = int(y)
         if i == y:
@@ -63,7 +75,7 @@ def log_h(y: float) -> float:
 
 
 def log_h_and_log(y: float) -> tuple[float, float]:
-    """Compute `log_h` and log y, from tables for counts below `TABLE_COUNTS`."""
+    """Compute log(e^-y y^y / y!) and log y, for counts below `TABLE_COUNTS` from tables. log 0 is returned as 0."""
     if y < TABLE_COUNTS:
         i = int(y)
         if i == y:
@@ -72,7 +84,7 @@ def log_h_and_log(y: float) -> tuple[float, float]:
 
 
 def look_up_log(y: float) -> float:
-    """Compute log y, from a table for counts below `TABLE_COUNTS`."""
+    """Compute log y, for counts below `TABLE_COUNTS` from a table. log 0 is returned as 0."""
     if y < TABLE_COUNTS:
         i = int(y)
         if i == y:
@@ -81,7 +93,10 @@ def look_up_log(y: float) -> float:
 
 
 def deviance(y: float, mu: float) -> float:
-    """Compute D(y; mu) = mu - y + y log(y / mu); near mu by a series in (y - mu) / (y + mu), without cancellation."""
+    """Compute D(y; mu) = mu - y + y log(y / mu), half of the Poisson deviance.
+
+    If y is close to mu, the terms cancel. There, a series in v = (y - mu) / (y + mu) is used: log(y / mu) = 2 atanh(v).
+    """
     v = (y - mu) / (y + mu)
     if abs(v) < 0.1:
         s = v * v
@@ -91,15 +106,16 @@ def deviance(y: float, mu: float) -> float:
 
 
 def exponential(x: float) -> float:
-    """Compute exp(x) for x up to 650, in operations that the compiler can vectorise.
+    """Compute exp(x) for x up to 650, with operations that the compiler can vectorise.
 
-    With x = k log 2 + r, adding `ROUNDER` to x / log 2 rounds to the integer k, which is then in the lowest bits of the
-    sum.
+    With x = k log 2 + r, exp(x) is 2^k exp(r). Adding `ROUNDER` to x / log 2 leaves the integer k in the lowest bits of
+    the sum. These bits are shifted to the exponent of a float, which gives 2^k. exp(r) is a Taylor series.
     """
     x = max(x, UNDERFLOW)
-    rounded = x * ONE_OVER_LOG_TWO + ROUNDER
+    rounded = x * ONE_OVER_LOG_TWO + ROUNDER  # the lowest bits are k
     k = rounded - ROUNDER
     r = (x - k * LOG_TWO) - k * LOG_TWO_REST
+    # The exponent of a float starts at bit 52, with an offset of 1023. The extra 2^64 is divided out by `SCALE`.
     power = np.int64((np.float64(rounded).view(np.int64) + 1023 + 64) << 52).view(np.float64)
     beyond = 1 / 3628800 + r * (1 / 39916800 + r * (1 / 479001600 + r * (1 / 6227020800)))
     series = 1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * (1 / 40320 + r * (1 / 362880 + r * beyond))))
@@ -107,7 +123,7 @@ def exponential(x: float) -> float:
 
 
 def log_normal_cdf(x: float) -> float:
-    """Compute log P(X < x) of a standard Normal, relatively accurate in both tails."""
+    """Compute log P(X < x) for a standard Normal X, with a small relative error in both tails."""
     if x > -20.0:
         upper = 0.5 * erfc(x * 0.7071067811865476)
         return log1p(-upper) if x > 0.0 else log(0.5 * erfc(-x * 0.7071067811865476))

@@ -1,11 +1,11 @@
-"""Compute the weights of all consecutive counts of one distribution that are not negligible."""
+"""Walks: compute the weights of consecutive counts of one distribution, from where they are negligible upwards."""
 
 from math import inf, log
 
 import numpy as np
 
-from ddpn.distributions.kernels.arrays import cumulate_product, sum_values
-from ddpn.distributions.kernels.family import has_quick, has_ratio
+from ddpn.distributions.kernels.arrays import sum_values, write_cumulative_product
+from ddpn.distributions.kernels.family import has_fast_log_weight, has_ratio
 from ddpn.distributions.kernels.scalar import LOG, LOG_H, TABLE_COUNTS, exponential
 
 #: A sum ends at a term that is below this share of the sum.
@@ -26,20 +26,20 @@ BLOCK_COUNTS, DEVIATIONS_BELOW, DEVIATIONS_ABOVE = 8.0, 6.0, 10.0
 
 
 def find_start(p, low, high):
-    """Find the count at which a walk over the weights of the distribution `p` starts.
+    """Find the count at which a walk over the weights of a distribution `p` starts.
 
-    A walk computes the weights of consecutive counts, from a start at which they are negligible upwards. `low` and
-    `high` are the first and the last possible count.
+    All smaller counts have negligible weights, or are below `low`, the first possible count. `high` is the last
+    possible count.
 
     Returns
     -------
     tuple of float
-        The start, a probable count, its log weight, the last possible count and a rough standard deviation. The start
-        is searched for unless it is `low` and the family has a formula for the ratio of consecutive weights, or unless
-        the centre of the distribution is above MAX_COUNT. Without a search, the start and the probable count are
-        estimated from the centre and the standard deviation, and the log weight is returned as 0.
+        The start, a count with a large weight, the logarithm of this weight, the last possible count and a rough
+        standard deviation. Nothing is searched for if the walk can start at `low` and the family has a formula for
+        the ratio of consecutive weights, or if the centre is above MAX_COUNT. Then the start and the count with a
+        large weight are estimated from the centre and the standard deviation, and the logarithm is returned as 0.
     """
-    centre, width, end = p.shape()
+    centre, width, end = p.estimate_shape()
     high = min(high, end)
     low = min(low, high)
     middle, top = min(max(np.floor(centre), low), high), 0.0
@@ -48,34 +48,35 @@ def find_start(p, low, high):
         return first, middle, top, high, width
     if first > low or not has_ratio(p):
         middle, top = find_peak(p, middle, high)
-        while first < middle and p.log_mass(first) < top - MAX_START_DEPTH:
+        while first < middle and p.log_weight(first) < top - MAX_START_DEPTH:
             first = np.ceil(0.5 * (first + middle))
         gap = BLOCK_COUNTS * np.ceil(2.0 * width / BLOCK_COUNTS)
-        while first > low and p.log_mass(first) > top - START_DEPTH:
+        while first > low and p.log_weight(first) > top - START_DEPTH:
             first = max(low, first - gap)
     return first, middle, top, high, width
 
 
 def find_peak(p, y, high):
-    """Return the more probable of y and y + 1 (if that does not exceed `high`), and its log weight."""
-    top = p.log_mass(y)
+    """Return the more probable of the counts y and y + 1, and its log weight. y + 1 is considered only up to `high`."""
+    top = p.log_weight(y)
     if y < high:
-        following = p.log_mass(y + 1.0)
+        following = p.log_weight(y + 1.0)
         if following > top:
             return y + 1.0, following
     return y, top
 
 
 def walk(p, low, high, weights, start, room):
-    """Write the weights of consecutive counts between `low` and `high` to `weights[start:start + room]`.
+    """Write the weights of consecutive counts of `p` to `weights`, at the index `start` and at most `room` numbers.
 
-    Weights are computed in blocks, whose loops the compiler can vectorise, until they are negligible.
+    The walk starts where weights become relevant, or at `low`, and ends where they become negligible, or at `high`.
+    Weights are computed in blocks, because the compiler can vectorise a loop over a block.
 
     Returns
     -------
     tuple of float
-        The first count, the number of weights, their sum and a probable count. The number is -1 if there is not enough
-        room, or if counts are above MAX_COUNT.
+        The first count, the number of weights, their sum and a count with a large weight. The number is -1 if there is
+        not enough room, or if counts are above MAX_COUNT.
     """
     first, middle, reference, high, width = find_start(p, low, high)
     size = BLOCK_COUNTS * np.ceil(min(middle - first + DEVIATIONS_ABOVE * width, high - first + 1.0) / BLOCK_COUNTS)
@@ -93,30 +94,35 @@ def walk(p, low, high, weights, start, room):
         last = block[n - 1]
         used += n
         y += n
-        if y > middle and last <= before and not matters(last, (y - middle) / width, total):
+        if y > middle and last <= before and not is_significant(last, (y - middle) / width, total):
             break
         size = BLOCK_COUNTS * np.ceil(width / BLOCK_COUNTS)
     return first, used, total, middle
 
 
 def limit_walk(p, limit):
-    """Return the most counts of a component to add one by one, at most `limit`; see `MAX_COUNTS`."""
+    """Return the most counts of `p` to compute by a walk: `limit`, or less if panels are faster (see `MAX_COUNTS`)."""
     if has_ratio(p) or limit > MAX_COUNTS:
         return limit
-    centre, _, _ = p.shape()
+    centre, _, _ = p.estimate_shape()
     return min(limit, MAX_EXPONENTIALS if centre < TABLE_COUNTS else MAX_LOGARITHMS)
 
 
-def matters(weight, distance, total):
-    """Return True if a weight, `distance` standard deviations from the centre, changes the total or the variance."""
+def is_significant(weight, distance, total):
+    """Return True if a weight is large enough to change the sum of weights or the variance.
+
+    `total` is the sum of the other weights, and `distance` the distance of the count from the centre in standard
+    deviations.
+    """
     return weight * (1.0 + distance * distance) > NEGLIGIBLE_SHARE * total
 
 
 def write_weights(p, block, n, y, last, is_first, reference):
-    """Write the weights of n counts from y on.
+    """Write the weights of the n counts from y on to `block`, up to a factor that is the same in the whole walk.
 
-    Weights are divided by e^reference, or by the first weight of the walk if the family has ratios. If y is not the
-    first count of the walk, `last` is the weight of y - 1.
+    If the family has a formula for the ratio of consecutive weights, the first weight of the walk is set to 1, and the
+    others are products of ratios. `last` is then the weight of y - 1, unless `is_first` is True. Other families compute
+    exp(log weight - reference).
     """
     if has_ratio(p):
         for j in range(n):
@@ -124,20 +130,24 @@ def write_weights(p, block, n, y, last, is_first, reference):
             block[j] = above / under
         if is_first:
             block[0], last = 1.0, 1.0
-        cumulate_product(block, n, last)
-    elif has_quick(p) and y + n < TABLE_COUNTS and p.quick(1.0, 0.0, 0.0) < inf:
+        write_cumulative_product(block, n, last)
+    elif has_fast_log_weight(p) and y + n < TABLE_COUNTS and p.fast_log_weight(1.0, 0.0, 0.0) < inf:
         logs, log_hs = LOG[int(y) : int(y) + n], LOG_H[int(y) : int(y) + n]
         for j in range(n):
-            block[j] = exponential(p.quick(y + j, logs[j], log_hs[j]) - reference)
+            block[j] = exponential(p.fast_log_weight(y + j, logs[j], log_hs[j]) - reference)
     else:
         for j in range(n):
-            block[j] = p.log_mass(y + j) - reference
+            block[j] = p.log_weight(y + j) - reference
         for j in range(n):
             block[j] = exponential(block[j])
 
 
 def walk_log_prob(p, y, weights, results, i):
-    """Write log p(y) and its derivatives to column i of the results; return False if there are too many counts."""
+    """Write log p(y) and its derivatives in the parameters to column i of `results`, by a walk over all counts.
+
+    The walk gives the sum of all weights and the mean score, with `weights` as its work array. Return False, without
+    results, if there are too many counts for a walk.
+    """
     first, n, total, middle = walk(p, 0.0, inf, weights, 0, limit_walk(p, len(weights)))
     if n < 0 or not 0.0 < total < inf:
         return False
@@ -149,7 +159,7 @@ def walk_log_prob(p, y, weights, results, i):
         g0 += weights[j] * (s0 - r0)
         g1 += weights[j] * (s1 - r1)
         g2 += weights[j] * (s2 - r2)
-    value = p.log_mass(y) - p.log_mass(middle) + log(weights[int(middle - first)] / total)
+    value = p.log_weight(y) - p.log_weight(middle) + log(weights[int(middle - first)] / total)
     results[0, i], results[1, i] = min(value, 0.0), a - r0 - g0 / total
     results[2, i], results[3, i] = b - r1 - g1 / total, c - r2 - g2 / total
     return True
