@@ -194,7 +194,7 @@ class Evaluation:
 
     @property
     def too_narrow(self) -> bool:
-        """True if the coverage is clearly below the nominal one: Wilson's 95% interval lies below it."""
+        """True if coverage is clearly below the nominal one: its Wilson 95% interval lies below it."""
         return self.coverage < COVERAGE - MAX_SHORTFALL and (
             wilson_interval(self.coverage, self.independent_rows)[1] < COVERAGE
         )
@@ -225,5 +225,5 @@ class Evaluation:
 
 
 def is_valid_score(mean_crps: float) -> bool:
-    """Return True if a mean CRPS is finite and not negative, which can fail because very large counts overflow."""
+    """Return True if a mean CRPS is finite and not negative. It can overflow for very large counts."""
     return math.isfinite(mean_crps) and mean_crps >= 0

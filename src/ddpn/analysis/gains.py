@@ -56,12 +56,14 @@ class Gain(NamedTuple):
 def mean_gain(
     differences: np.ndarray, weight: np.ndarray, candidates: int = 1, group: np.ndarray | None = None
 ) -> Gain:
-    """Return the mean of the rows' differences between two models, with its 95% interval.
+    """Return the mean of the rows' differences in score between two models, as a gain with a 95% interval.
 
-    Rows with the same label in `group` are not independent, so with groups the interval is computed from group means.
-    If the rival is the best of several `candidates`, chosen on the same rows, it looks too good. Then the upper end of
-    the interval gets a Bonferroni correction. The lower end needs none, because a model that is better than the best
-    candidate is better than all of them. `differences`, `weight` and `group` have one value per row.
+    `differences`, `weight` and `group` have one value per row. Rows with the same label in `group` are not independent,
+    so with groups the interval is computed from group means.
+
+    If the second model is the best of several `candidates`, chosen on the same rows, it looks too good. Then the upper
+    end of the interval gets a Bonferroni correction. The lower end needs none, because a model that is better than the
+    best candidate is better than all of them.
     """
     return _compute_gain(_vary_few_rows(differences, weight), weight, candidates, group)
 
@@ -158,10 +160,10 @@ def _compute_gain(
 def _aggregate_groups(
     values: np.ndarray, weight: np.ndarray, group: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean values and the total weight of each group; groups of weight 0 are dropped.
+    """Return the mean values and the total weight of each group. Groups of weight 0 are dropped.
 
-    Without groups, `values` and `weight` are returned unchanged. Shape: (k, rows) and (rows,) -> (k, groups) and
-    (groups,).
+    If `group` is None, `values` and `weight` are returned unchanged. Shape: values (k, rows) and weight (rows,) -> (k,
+    groups) and (groups,).
     """
     if group is None:
         return values, weight
@@ -174,11 +176,11 @@ def _aggregate_groups(
 def _mean_intervals(
     values: np.ndarray, weight: np.ndarray, candidates: int, error_factor: float = 1.0
 ) -> list[list[float]]:
-    """Return the mean, the lower end, the upper end and the standard error for each line of `values`, shape (k, rows).
+    """Return the mean, both ends of its interval and its standard error for each of k variants of the rows' values.
 
     The ends are those of Student's t or, if farther from the mean, those of Hall's transformation (1992, J. R. Stat.
     Soc. B 54), which corrects for skewness. With a long tail on one side, t intervals would miss the mean too often.
-    `candidates` and `error_factor` are as for `_compute_gain`.
+    `candidates` and `error_factor` are as for `_compute_gain`. Shape: values (k, rows), weight (rows,) -> (k, 4).
     """
     from scipy.special import stdtrit  # slow to import
 

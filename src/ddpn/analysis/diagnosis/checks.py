@@ -47,10 +47,10 @@ def check_zeros(table: ProbabilityTable) -> Finding:
 
 
 def check_ceiling(table: ProbabilityTable) -> Finding:
-    """Test whether counts pile up at the largest count or end there, although the fitted distribution goes on.
+    """Test whether counts pile up at the largest count, or end there although the fitted distribution expects more.
 
-    Many rows with the largest count suggest that larger counts were recorded as this count. If the fitted distribution
-    expects many larger counts, there may be an upper limit.
+    If many rows have the largest count, larger counts may have been recorded as this count. If none of many expected
+    larger counts occurs, the counts may have an upper limit.
     """
     top, total = int(table.y.max()), len(table.y)
     at_top, inside = int(np.sum(table.y == top)), np.clip(table.pmf[:, : top + 1].sum(axis=1), 1e-300, 1.0)

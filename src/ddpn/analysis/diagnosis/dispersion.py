@@ -24,8 +24,8 @@ class Dispersion:
     p_value : float
         The p-value of the test that the counts are Poisson.
     spread : float
-        For over-dispersed counts, the standard deviation of an unknown factor of the mean that would explain the
-        excess variance; otherwise 0.
+        For over-dispersed counts, the relative standard deviation that an unobserved factor of the mean must have
+        to explain the excess variance; otherwise 0.
     """
 
     estimate: float
@@ -75,7 +75,7 @@ def estimate_dispersion(sample: CountRows, means: Means) -> Dispersion:
 
 
 def describe_dispersion(dispersion: Dispersion, mean_model: str) -> Finding:
-    """Return the dispersion as a `Finding`, which matters if the 95% interval excludes 1.
+    """Convert the dispersion to a `Finding`, with sentences about it. It matters if the 95% interval excludes 1.
 
     `mean_model` is the name of the model that predicted the means.
     """

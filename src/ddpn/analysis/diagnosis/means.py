@@ -132,7 +132,7 @@ def predict_out_of_fold_means(sample: CountRows, mean_model: str, seed: int, pro
 
 
 def _measure_noise(sample: CountRows, model: MeanModel, mean: np.ndarray, n_folds: int, seed: int) -> float:
-    """Estimate the error of a mean model, as in `Means.noise`, by a parametric bootstrap.
+    """Estimate the error of a mean model, defined as `Means.noise`, by a parametric bootstrap.
 
     Poisson counts are drawn with the means `mean`, the model is fitted to them, and its predictions are compared with
     these means. Only the first `n_folds` folds are fitted and compared.

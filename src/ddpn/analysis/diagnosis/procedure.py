@@ -83,8 +83,8 @@ def diagnose(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(1000, 2))
     >>> y = rng.poisson(np.exp(1 + X[:, 0]) * rng.gamma(2, 0.5, size=1000))
-    >>> found = diagnose(X, y, mean_model="glm")
-    >>> found.labels, found.likelihood
+    >>> diagnosis = diagnose(X, y, mean_model="glm")
+    >>> diagnosis.labels, diagnosis.likelihood
     (('over-dispersed',), 'negative_binomial')
     """
     check_choice("mean_model", mean_model, MEAN_MODELS)

@@ -152,14 +152,14 @@ def tabulate_probabilities(family: FittedFamily, sample: CountRows, mean: np.nda
 
 
 class MomentTest(NamedTuple):
-    """Result of a test whether a share of rows, such as the share of zeros, is as expected by a fitted family.
+    """Result of testing whether a share of rows, such as the share of zeros, is as expected by a fitted family.
 
     Attributes
     ----------
     observed, expected : float
         The observed share, and the share that the fitted family expects.
     p_more, p_less : float
-        One-sided p-values: that the observed share is larger, and that it is smaller than expected.
+        The one-sided p-values against a larger and against a smaller share than expected.
     """
 
     observed: float

@@ -133,8 +133,8 @@ def explain(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
     >>> y = rng.poisson(np.exp(1 + 0.5 * X[:, 0]))
-    >>> found = explain(CountGLM(likelihood="poisson").fit(X, y), X, y)
-    >>> found.importance.by("crps")[0].name, found.effects.by("mean")[0].name
+    >>> explanation = explain(CountGLM(likelihood="poisson").fit(X, y), X, y)
+    >>> explanation.importance.by("crps")[0].name, explanation.effects.by("mean")[0].name
     ('x0', 'x0')
     """
     inputs = Inputs(model, X, exposure, upper)

@@ -104,8 +104,7 @@ class Steps(NamedTuple):
     Attributes
     ----------
     row, step : array of int, shape (n,)
-        Each entry is a row that is moved, and the number of the grid point to which it is moved from the point
-        before.
+        The rows that are moved, and the number of the grid point to which each is moved from the point before it.
     delta : array, shape (quantities, n, 1 + components)
         The change of each quantity, for the mixture (first) and for each component.
     missing_rows, missing_points : array of int, shape (m,)
@@ -160,12 +159,12 @@ def predict_steps(
 def accumulate_effects(
     grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Add up the average change in each step: return the effect at every grid point and, last, of a missing value.
+    """Add up the average changes of one quantity from point to point; return its effect at every grid point.
 
-    Effects are centred to a mean of 0 over the rows. `delta` and `gap` are one line of `Steps.delta` and
-    `Steps.missing_gap`: one quantity, for the mixture or a component. `weight` has the weight of every row in one or
-    more bootstrap samples. Shape: delta (n,), gap (m,), weight (samples, rows) -> (samples, points), with one point
-    more if values are missing.
+    If values are missing, the effect of a missing value comes last. Effects are centred to a mean of 0 over the rows.
+    `delta` and `gap` are taken from `Steps.delta` and `Steps.missing_gap`, for one quantity, and for the mixture or one
+    component. `weight` has the weight of every row in one or more bootstrap samples. Shape: delta (n,), gap (m,),
+    weight (samples, rows) -> (samples, points [+ 1]).
     """
     size = len(grid.points)
     in_step = (steps.step[:, None] == np.arange(1, size)).astype(float)
