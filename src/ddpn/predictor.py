@@ -429,15 +429,19 @@ class Predictor:
     def state(self) -> tuple[dict[str, bytes], JsonObject]:
         """Return the files of the predictor by name, and its entries in the manifest (model.json)."""
         files: dict[str, bytes] = {}
-        about: JsonObject = {}
+        member_entries: JsonObject = {}
         for name, member in self.members.items():
             files |= {f"{name}/{file}": content for file, content in member.state().items()}
-            about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.get_facts()}
-        more, calibration = self.calibration.state()
+            member_entries[name] = {
+                "weight": self.weights[name],
+                "seconds": self.seconds.get(name),
+                "facts": member.get_facts(),
+            }
+        calibration_files, calibration = self.calibration.state()
         counts = self.counts.as_dict()
-        facts = {"needs_exposure": self.needs_exposure, "counts": counts, "scales": self.scales}
-        manifest = {"members": about, **facts, **calibration}
-        return files | more, manifest | ({"fold_weights": self.fold_weights} if self.fold_weights else {})
+        entries = {"needs_exposure": self.needs_exposure, "counts": counts, "scales": self.scales}
+        manifest = {"members": member_entries, **entries, **calibration}
+        return files | calibration_files, manifest | ({"fold_weights": self.fold_weights} if self.fold_weights else {})
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes], manifest: JsonObject, mixed_only: bool = False) -> Self:
@@ -445,17 +449,19 @@ class Predictor:
 
         With `mixed_only`, only members with a weight above 0 are loaded.
         """
-        about = {name: entry for name, entry in manifest["members"].items() if entry["weight"] or not mixed_only}
+        member_entries = {
+            name: entry for name, entry in manifest["members"].items() if entry["weight"] or not mixed_only
+        }
         try:
-            member_files: dict[str, dict[str, bytes]] = {name: {} for name in about}
+            member_files: dict[str, dict[str, bytes]] = {name: {} for name in member_entries}
             for path, content in files.items():
                 name, _, file = path.partition("/")
                 if name in member_files:
                     member_files[name][file] = content
-            members = {name: load_member(MEMBERS.find_saved(name), member_files[name]) for name in about}
+            members = {name: load_member(MEMBERS.find_saved(name), member_files[name]) for name in member_entries}
             counts = CountRange(**manifest.get("counts", {}))
-            seconds = {name: entry["seconds"] for name, entry in about.items() if entry["seconds"] is not None}
-            weights = {name: entry["weight"] for name, entry in about.items()}
+            seconds = {name: entry["seconds"] for name, entry in member_entries.items() if entry["seconds"] is not None}
+            weights = {name: entry["weight"] for name, entry in member_entries.items()}
             fold_weights = manifest.get("fold_weights", ())
             predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts, fold_weights)
             predictor.scales = {name: ScaleSummary(*values) for name, values in manifest.get("scales", {}).items()}

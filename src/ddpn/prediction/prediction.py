@@ -404,8 +404,8 @@ class Prediction:
         tensors = {name: tensors[name] for name in DEFAULT_COLUMNS if name in tensors and name in spec.columns}
         tensors |= quantile_columns
         if spec.pmf is not None:
-            every = torch.arange(spec.pmf + 1, dtype=torch.float64).unsqueeze(1)
-            tensors |= {f"p{count}": masses for count, masses in enumerate(self.counts.log_prob(every).exp())}
+            all_counts = torch.arange(spec.pmf + 1, dtype=torch.float64).unsqueeze(1)
+            tensors |= {f"p{count}": masses for count, masses in enumerate(self.counts.log_prob(all_counts).exp())}
         for count in spec.prob_above:
             tensors[f"prob_above_{count}"] = self.counts.survival(torch.tensor([float(count)], dtype=torch.float64))
         dtypes = dict.fromkeys([*counts, *quantile_columns], np.int64)
@@ -451,21 +451,21 @@ class Prediction:
         """
         from ddpn.prediction.figure import bin_probabilities, draw_predictions  # imports matplotlib
 
-        some = self[:MAX_SHOWN_ROWS] if rows is None else self[np.array(rows, dtype=int)]
-        low, high, probability = (end.numpy() for end in some.interval_with_probability())
-        tails = some.quantile([0.005, 0.995])
+        shown = self[:MAX_SHOWN_ROWS] if rows is None else self[np.array(rows, dtype=int)]
+        low, high, probability = (end.numpy() for end in shown.interval_with_probability())
+        tails = shown.quantile([0.005, 0.995])
         first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
         # The axis starts at 0, unless much of it would be empty.
         start = float(first) if first > 0.4 * last else 0.0
-        edges, shares = bin_probabilities(some.counts, start, float(last) + 1.0, 48)
-        names = [f"row {label}" for label in some.row_labels]
+        edges, shares = bin_probabilities(shown.counts, start, float(last) + 1.0, 48)
+        names = [f"row {label}" for label in shown.row_labels]
         return draw_predictions(names, edges, shares, list(zip(low, high, probability, strict=True)))
 
     def _tabulate_first_rows(self) -> TextTable:
         """Make the table that notebooks and terminals show: the first rows with their means and intervals."""
-        some = self[:MAX_SHOWN_ROWS]
-        ends = (part.tolist() for part in some.interval_with_probability())
-        cells = zip(some.row_labels.tolist(), some.mean.tolist(), *ends, strict=True)
+        shown = self[:MAX_SHOWN_ROWS]
+        ends = (part.tolist() for part in shown.interval_with_probability())
+        cells = zip(shown.row_labels.tolist(), shown.mean.tolist(), *ends, strict=True)
         rows = [(label, f"{mean:.3g}", interval_words(*interval)) for label, mean, *interval in cells]
         headings = ("row", "mean", f"interval, {COVERAGE:.0%} or more")
         return TextTable(headings, rows, hidden=max(0, len(self) - MAX_SHOWN_ROWS))

@@ -110,8 +110,8 @@ def check_counts(
     check_choice("fractional", fractional, ("error", "round"))
     if y is None:
         # scikit-learn's checks look for the words between the colon and the comma.
-        what = "is missing: this estimator requires y to be passed, but the target y is None"
-        raise InputError(what, argument=name)
+        problem = "is missing: this estimator requires y to be passed, but the target y is None"
+        raise InputError(problem, argument=name)
     values = _to_float_vector(y, name, labels)
     if len(values) != n_rows:
         raise InputError(argument=name, must="have one count per row of X", got=f"{len(values)} for {n_rows} rows")

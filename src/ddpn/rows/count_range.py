@@ -90,9 +90,9 @@ class CountRange:
             raise InputError(reason, argument="upper")
         values = check_vector("upper", upper, n, allow_zero=True, labels=labels, allow_all_zero=True)
         assert values is not None
-        least = max(self.lower, int(self.upper_is_total))  # a total of 0 leaves nothing to predict
-        is_bound = (values == np.floor(values)) & (values >= least)
-        check_all(is_bound, "upper", f"hold integers of at least {least}", values, labels)
+        smallest = max(self.lower, int(self.upper_is_total))  # a total of 0 leaves nothing to predict
+        is_bound = (values == np.floor(values)) & (values >= smallest)
+        check_all(is_bound, "upper", f"hold integers of at least {smallest}", values, labels)
         return lower, values
 
     def apply(self, rows: CountRows, name: str | Argument = "y") -> CountRows:

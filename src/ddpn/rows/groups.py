@@ -69,10 +69,12 @@ def describe_scores(columns: Sequence[str], subject: str = "new groups", is_out_
     'Scores are for new groups: no value of person in the test rows occurs in the training rows.'
     """
     if is_out_of_fold:
-        kind, what = ("inputs", "with its inputs") if tuple(columns) == (EQUAL_INPUTS,) else ("groups", "of its group")
-        return f"Scores are for new {kind}: every row was predicted by models that had seen no other row {what}."
+        kind, shared = (
+            ("inputs", "with its inputs") if tuple(columns) == (EQUAL_INPUTS,) else ("groups", "of its group")
+        )
+        return f"Scores are for new {kind}: every row was predicted by models that had seen no other row {shared}."
     if tuple(columns) == (EQUAL_INPUTS,):
         subject = subject.replace("groups", "inputs")
         return f"Scores are for {subject}: no test row has the same inputs as a training row."
-    what = f"value of {columns[0]}" if len(columns) == 1 else f"combination of {' and '.join(columns)}"
-    return f"Scores are for {subject}: no {what} in the test rows occurs in the training rows."
+    shared = f"value of {columns[0]}" if len(columns) == 1 else f"combination of {' and '.join(columns)}"
+    return f"Scores are for {subject}: no {shared} in the test rows occurs in the training rows."

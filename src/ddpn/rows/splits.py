@@ -39,9 +39,9 @@ def assign_folds(rows: int, folds: int, seed: int, group: np.ndarray | None = No
     order = order[np.argsort(-sizes[order], kind="stable")]
     filled = np.zeros(max(1, min(folds, len(sizes))), dtype=np.int64)
     fold_of = np.empty(len(sizes), dtype=np.int64)
-    for one in order.tolist():
-        fold_of[one] = filled.argmin()
-        filled[fold_of[one]] += sizes[one]
+    for number in order.tolist():
+        fold_of[number] = filled.argmin()
+        filled[fold_of[number]] += sizes[number]
     return fold_of[codes]
 
 

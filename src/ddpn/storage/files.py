@@ -58,31 +58,31 @@ def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
         ):  # skips folders, and drafts that another process is writing
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             abandoned.unlink()
-    held = _create_draft(path)
-    draft = Path(held.name)
+    draft_file = _create_draft(path)
+    draft = Path(draft_file.name)
     try:
         yield draft
         with open(draft, "rb+") as file:
             os.fsync(file.fileno())
         if fcntl is None:
-            held.close()  # Windows cannot move an open file
+            draft_file.close()  # Windows cannot move an open file
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-        held.close()
+        draft_file.close()
 
 
 def _create_draft(path: Path) -> BinaryIO:
     """Create a temporary file beside `path` and lock it, so that other processes see that it is in use."""
     while True:
-        held = open(path.with_name(f".{path.name}.{uuid4().hex}{_DRAFT}"), "xb")  # noqa: SIM115
+        draft_file = open(path.with_name(f".{path.name}.{uuid4().hex}{_DRAFT}"), "xb")  # noqa: SIM115
         if fcntl is None:
-            return held
+            return draft_file
         with suppress(OSError):  # without locks on this disk, drafts of killed processes stay
-            fcntl.flock(held, fcntl.LOCK_EX)
-        if os.path.exists(held.name):
-            return held
-        held.close()  # another process removed the draft before it was locked
+            fcntl.flock(draft_file, fcntl.LOCK_EX)
+        if os.path.exists(draft_file.name):
+            return draft_file
+        draft_file.close()  # another process removed the draft before it was locked
 
 
 def write_bytes(path: Path, content: bytes, tidy: bool = True) -> None:
@@ -170,18 +170,18 @@ def lock(path: Path, wait: bool = True, busy: str = "") -> Iterator[None]:
     from filelock import FileLock, Timeout  # slow to import, and most programs take no lock
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    held = FileLock(path, is_singleton=True)
+    file_lock = FileLock(path, is_singleton=True)
     try:
-        held.acquire(timeout=-1 if wait else 0)
+        file_lock.acquire(timeout=-1 if wait else 0)
     except Timeout:
         raise InputError(busy or f"Another process is using {path}.") from None
     try:
         yield
     finally:
-        if held.lock_counter == 1:
+        if file_lock.lock_counter == 1:
             with suppress(PermissionError):  # Windows removes the file itself, after the release
                 path.unlink(missing_ok=True)
-        held.release()
+        file_lock.release()
 
 
 def folder_lock(path: Path, wait: bool = False) -> AbstractContextManager[None]:

@@ -17,8 +17,8 @@ from ddpn.storage.files import write_bytes
 def write(path: Path, tensors: dict[str, Tensor], info: JsonObject) -> None:
     """Write named tensors to a file, completely or not at all, with a description `info` that JSON can hold."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    described = json.dumps(info)
-    write_bytes(path, save(plain, metadata={"info": described, "checksum": _checksum(described, plain)}))
+    description = json.dumps(info)
+    write_bytes(path, save(plain, metadata={"info": description, "checksum": _checksum(description, plain)}))
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], JsonObject]:
@@ -56,8 +56,8 @@ def is_complete(path: Path) -> bool:
         return False
 
 
-def _checksum(described: str, tensors: dict[str, Tensor]) -> str:
-    total = zlib.crc32(described.encode())
+def _checksum(description: str, tensors: dict[str, Tensor]) -> str:
+    total = zlib.crc32(description.encode())
     for name in sorted(tensors):
         total = fingerprint(tensors[name], total)
     return str(total)

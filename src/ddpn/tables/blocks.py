@@ -84,8 +84,8 @@ class TableFile(ABC):
 
     def identity(self) -> list[object]:
         """Return the path, size and modification time of the file, which show whether it was changed."""
-        facts = os.stat(self.source)
-        return [str(Path(self.source).resolve()), facts.st_size, facts.st_mtime_ns]
+        status = os.stat(self.source)
+        return [str(Path(self.source).resolve()), status.st_size, status.st_mtime_ns]
 
 
 class InMemoryFile(TableFile):
@@ -138,7 +138,7 @@ class TextFile(TableFile):
     def __init__(self, source: str, as_text: Sequence[str], layout: Layout) -> None:
         self.source, self._path, self._as_text = source, os.path.abspath(source), set(as_text)
         self.schema, self.rows = {}, 0
-        self._places: list[Block] = []
+        self._blocks: list[Block] = []
         with open(source, "rb") as file:
             for _ in range(layout.skip_rows or 0):
                 file.readline()
@@ -169,13 +169,13 @@ class TextFile(TableFile):
                 frame = self._frame(lines, self._as_text, self.rows)
                 with_values = {name for name in frame.columns if frame[name].null_count() < frame.height}
                 self.schema = merge_types(self.schema, dict(frame.schema), with_values)
-                self._places.append(Block(begin, begin + len(lines), frame.height, self.rows))
+                self._blocks.append(Block(begin, begin + len(lines), frame.height, self.rows))
                 begin, self.rows = begin + len(lines), self.rows + frame.height
         self.schema = {name: pl.String() if dtype == pl.Null else dtype for name, dtype in self.schema.items()}
         return self.rows > 0
 
     def list_blocks(self) -> list[Block]:
-        return self._places
+        return self._blocks
 
     def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
         as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == pl.String}

@@ -61,13 +61,13 @@ class TableColumn:
         return [f"{self.name} {part}" for part in self.parts] if self.kind == Kind.DATE else [self.name]
 
     @classmethod
-    def from_dict(cls, plain: JsonObject) -> "TableColumn":
+    def from_dict(cls, document: JsonObject) -> "TableColumn":
         """Rebuild a column from the result of `dataclasses.asdict`."""
-        read = {**plain, **{name: tuple(plain.get(name, ())) for name in ("parts", "notes")}}
-        read["kind"] = Kind(plain["kind"])
-        read["number"] = NumberFormat(**plain.get("number", {}))
-        read["date"] = DateFormat(**plain.get("date", {}))
-        return cls(**read)
+        fields = {**document, **{name: tuple(document.get(name, ())) for name in ("parts", "notes")}}
+        fields["kind"] = Kind(document["kind"])
+        fields["number"] = NumberFormat(**document.get("number", {}))
+        fields["date"] = DateFormat(**document.get("date", {}))
+        return cls(**fields)
 
     def parse(self, series: pl.Series, missing: Sequence[str]) -> "ConvertedColumn[list[Column]]":
         """Convert this column of a new table to model inputs; a date becomes one input per part.

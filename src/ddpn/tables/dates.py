@@ -130,10 +130,10 @@ def find_date_format(text: pl.Series) -> DateFormat | None:
     cells = text.drop_nulls().unique(maintain_order=True)
     if cells.is_empty():
         return None
-    some = cells.gather_every(max(1, len(cells) // _MAX_GUESSED_CELLS))
-    if some.str.contains(_DATE_SHAPE).sum() < _MIN_DATE_SHARE * len(some):
+    sample = cells.gather_every(max(1, len(cells) // _MAX_GUESSED_CELLS))
+    if sample.str.contains(_DATE_SHAPE).sum() < _MIN_DATE_SHARE * len(sample):
         return None
-    guess = _guess_date_format(some)
+    guess = _guess_date_format(sample)
     # A single unambiguous date anywhere in the column decides the order.
     return _guess_date_format(cells) if guess.ambiguous else guess
 

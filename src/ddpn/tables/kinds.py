@@ -98,12 +98,13 @@ def _detect_text_kind(text: pl.Series, cells: pl.Series) -> TableColumn:
         return TableColumn(
             cells.name, Kind.DATE, date=date_format, notes=(*notes, *describe_date_format(text.name, date_format))
         )
-    for what, read in (("dates", dates), ("numbers", numbers)):
-        if read.sum() >= _MIN_SHARE_TO_MENTION * len(cells):
+    for kind_words, is_readable in (("dates", dates), ("numbers", numbers)):
+        if is_readable.sum() >= _MIN_SHARE_TO_MENTION * len(cells):
             mixed = (
-                f"Column {text.name}: {read.sum():,} of {len(text) - text.null_count():,} values are {what}, but the "
-                f"others ({format_examples(cells.filter(~read))}) are too many to be treated as missing, so the column "
-                f"is categorical. If they mean that a value is missing, name them with `missing`."
+                f"Column {text.name}: {is_readable.sum():,} of {len(text) - text.null_count():,} values are "
+                f"{kind_words}, but the others ({format_examples(cells.filter(~is_readable))}) are too many to be "
+                f"treated as missing, so the column is categorical. If they mean that a value is missing, name them "
+                f"with `missing`."
             )
             return _classify_category(cells, (mixed,))
     return _classify_category(cells)
@@ -121,17 +122,22 @@ def _describe_unread_cells(
     if not lost:
         return ()
     words = present.filter(looks_missing(present))
-    odd = format_examples(pl.concat([words, cells.filter(~is_readable)]))
+    examples = format_examples(pl.concat([words, cells.filter(~is_readable)]))
     verb = "is" if lost == 1 else "are"
-    statement = f"{count:,} of {len(present):,} values are {kind_words}; {lost:,} ({odd}) {verb} treated as missing."
+    statement = (
+        f"{count:,} of {len(present):,} values are {kind_words}; {lost:,} ({examples}) {verb} treated as missing."
+    )
     return (f"Column {text.name}: {statement}",)
 
 
 def _describe_number_text(text: pl.Series, cells: pl.Series, number_format: NumberFormat) -> tuple[str, ...]:
     notes = describe_number_format(text.name, number_format)
-    more = cells.filter(cells.str.contains(OPEN_ENDED))
-    if len(more):
-        notes = (*notes, f"Column {text.name}: values such as {more[0]!r} are read as {more[0].rstrip(' +')}.")
+    open_ended = cells.filter(cells.str.contains(OPEN_ENDED))
+    if len(open_ended):
+        notes = (
+            *notes,
+            f"Column {text.name}: values such as {open_ended[0]!r} are read as {open_ended[0].rstrip(' +')}.",
+        )
     is_plain = not notes and len(cells) == len(text) - text.null_count()
     if is_plain and not cells.cast(pl.Float64, strict=False).null_count():
         option = format_argument("category", [text.name])

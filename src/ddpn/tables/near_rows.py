@@ -94,8 +94,8 @@ def _link_near_points(points: np.ndarray, k: int) -> np.ndarray | None:
 
     tree = KDTree(points)
     # Most tables have no clumps. A sample of the points shows that in much less time.
-    some = points[:: max(1, len(points) // _FIRST_POINTS)]
-    ratios, share, _ = _measure_neighbours(tree, some, k)
+    sample = points[:: max(1, len(points) // _FIRST_POINTS)]
+    ratios, share, _ = _measure_neighbours(tree, sample, k)
     if (ratios[:, 0] <= share).mean() < _MIN_FIRST_NEAR:
         return None
     ratios, share, positions = _measure_neighbours(tree, points, k)
@@ -163,7 +163,10 @@ def find_columns_with_near_rows(X: pl.DataFrame) -> list[tuple[str, ...]]:
         steps = np.abs(np.diff(ranks[np.argsort(points[:, column])], axis=0))
         are_together[column] = (steps <= reach).mean(axis=0) >= _MIN_TOGETHER
     number, blocks = connected_components(are_together, directed=False)
-    sets = [tuple(name for name, block in zip(names, blocks, strict=True) if block == one) for one in range(number)]
+    sets = [
+        tuple(name for name, block in zip(names, blocks, strict=True) if block == block_number)
+        for block_number in range(number)
+    ]
     return list(dict.fromkeys([*(columns for columns in sets if len(columns) > 1), tuple(names)]))
 
 

@@ -112,13 +112,13 @@ def find_number_format(text: pl.Series) -> NumberFormat | None:
     return _guess_number_format(_to_ascii(cells)) if guess is not None and guess.ambiguous else guess
 
 
-def _guess_number_format(some: pl.Series) -> NumberFormat | None:
-    fits = {decimal: some.str.contains(_build_number_pattern(decimal, _UNIT)) for decimal in _DIGITS}
+def _guess_number_format(cells: pl.Series) -> NumberFormat | None:
+    fits = {decimal: cells.str.contains(_build_number_pattern(decimal, _UNIT)) for decimal in _DIGITS}
     counts = {decimal: int(fit.sum()) for decimal, fit in fits.items()}
     decimal = "," if counts[","] > counts["."] else "."
-    if counts[decimal] < _MIN_NUMBER_SHARE * len(some):
+    if counts[decimal] < _MIN_NUMBER_SHARE * len(cells):
         return None
-    read = some.filter(fits[decimal])
+    read = cells.filter(fits[decimal])
     ends = (rf"^[(+-]*\s*({_CURRENCY})", rf"({_UNIT})[) -]*$")
     units = pl.concat([read.str.extract(end, 1) for end in ends]).drop_nulls()
     unit = str(units.mode().sort()[0]) if len(units) else ""

@@ -213,8 +213,8 @@ def check_names(names: Sequence[str], fitted: Sequence[str]) -> None:
         absent, new = [name for name in fitted if name in missing], [name for name in names if name in extra]
         parts = ((absent, "missing"), (new, "not a column of fit" if len(new) == 1 else "not columns of fit"))
         both = [
-            f"{join_words([*map(repr, columns)])} {'is' if len(columns) == 1 else 'are'} {what}"
-            for columns, what in parts
+            f"{join_words([*map(repr, columns)])} {'is' if len(columns) == 1 else 'are'} {problem}"
+            for columns, problem in parts
             if columns
         ]
         similar = {name: suggestion(name, new) for name in absent}

@@ -74,11 +74,13 @@ class Roles:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, plain: JsonObject) -> "Roles":
-        read = dict(plain)
-        read["columns"] = tuple(TableColumn.from_dict(column) for column in plain["columns"])
-        read["formats"] = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
-        return cls(**read | {name: tuple(plain[name]) for name in ("missing", "group") if name in plain})
+    def from_dict(cls, document: JsonObject) -> "Roles":
+        fields = dict(document)
+        fields["columns"] = tuple(TableColumn.from_dict(column) for column in document["columns"])
+        fields["formats"] = {
+            name: NumberFormat(**number_format) for name, number_format in document.get("formats", {}).items()
+        }
+        return cls(**fields | {name: tuple(document[name]) for name in ("missing", "group") if name in document})
 
     # Reading a table by its roles -------------------------------------------------------------------------------------
 

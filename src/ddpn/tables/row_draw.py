@@ -125,10 +125,10 @@ def _find_certain_rows(weight: np.ndarray, n_draws: int) -> tuple[np.ndarray, fl
     is_certain = np.zeros(len(weight), dtype=bool)
     while True:
         step = float(weight[~is_certain].sum()) / (n_draws - int(is_certain.sum()))
-        more = ~is_certain & (weight >= step)
-        if not more.any() or int((is_certain | more).sum()) >= n_draws:
+        is_too_heavy = ~is_certain & (weight >= step)
+        if not is_too_heavy.any() or int((is_certain | is_too_heavy).sum()) >= n_draws:
             return is_certain, step
-        is_certain |= more
+        is_certain |= is_too_heavy
 
 
 def draw_sample(sample: CountRows, max_rows: int | None = MAX_ROWS, seed: int = SEED) -> RowDraw:

@@ -127,12 +127,12 @@ def _convert_to_numbers(column: Column, kind: Kind) -> Column:
     if column.is_category:
         spell = parse_number_level if kind == Kind.NUMBER else parse_boolean_level
         values = column.map_names(spell, lambda levels: np.array([*map(spell, levels)], dtype=np.float64), np.nan)
-        odd = np.isnan(values) & ~column.is_missing
-        got = repr(column.levels[column.values[odd][0]]) if odd.any() else ""
+        is_unreadable = np.isnan(values) & ~column.is_missing
+        got = repr(column.levels[column.values[is_unreadable][0]]) if is_unreadable.any() else ""
     else:
         values = column.values
-        odd = ~column.is_missing & (values != 0) & (values != 1)
-        got = f"{values[odd][0]:g}" if odd.any() else ""
-    if odd.any():
-        raise RowError(f"column {column.name!r} must hold {kind.words} as in fit, got {got}", odd)
+        is_unreadable = ~column.is_missing & (values != 0) & (values != 1)
+        got = f"{values[is_unreadable][0]:g}" if is_unreadable.any() else ""
+    if is_unreadable.any():
+        raise RowError(f"column {column.name!r} must hold {kind.words} as in fit, got {got}", is_unreadable)
     return Column(column.name, kind, values)

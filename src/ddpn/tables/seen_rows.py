@@ -25,10 +25,11 @@ def hash_sample_rows(sample: CountRows) -> np.ndarray:
 class SeenRows(NamedTuple):
     """Hashes of the rows that a model was fitted to, by which new data is searched for training rows.
 
-    Rows of tables with few distinct values may equal a training row by chance. To measure how often, `n_compared` rows
-    that are not training rows were compared with the training rows, and `n_matches` of them were equal to one. `hashes`
-    has the sorted hashes of the training rows. `hash_sum` is the sum of the hashes of all rows of the table, test rows
-    included, which identifies the table whatever the order of its rows.
+    `hashes` has the sorted hashes of the training rows. `hash_sum` is the sum of the hashes of all rows of the table,
+    test rows included, which identifies the table whatever the order of its rows.
+
+    In tables with few distinct values, a row may equal a training row by chance. To measure how often, `n_compared`
+    rows were compared with the training rows (other than themselves), and `n_matches` of them were equal to one.
     """
 
     hashes: np.ndarray

@@ -83,13 +83,13 @@ def _fill_buffers(
     """Yield frames of the rows that `row_filter` selects, each from a few random blocks, in one pass over the table."""
     size = max(1024, min(BUFFER_ROWS, BUFFER_BYTES // table.estimate_row_bytes(columns)))
     blocks = table.list_blocks()
-    held: list[pl.DataFrame] = []
+    frames: list[pl.DataFrame] = []
     for position in rng.permutation(len(blocks)).tolist():
         block = blocks[position]
         frame = table.read_block(block, columns)
-        held.append(frame.filter(pl.Series(row_filter(frame, block.rows_before + np.arange(frame.height)))))
-        if sum(part.height for part in held) >= size:
-            yield pl.concat(held, rechunk=True)
-            held = []
-    if held:
-        yield pl.concat(held, rechunk=True)
+        frames.append(frame.filter(pl.Series(row_filter(frame, block.rows_before + np.arange(frame.height)))))
+        if sum(part.height for part in frames) >= size:
+            yield pl.concat(frames, rechunk=True)
+            frames = []
+    if frames:
+        yield pl.concat(frames, rechunk=True)

@@ -136,7 +136,7 @@ class Table:
     def check_rows(self, roles: Roles, block: Block) -> None:
         """Raise an `InputError` if some row of a block is damaged, or has an invalid exposure or upper bound.
 
-        `roles` says which columns have these roles.
+        `roles` says which columns a model needs.
         """
         if self._files[block.file].is_scanned and roles.exposure is None and roles.upper is None:
             return

@@ -137,8 +137,8 @@ def drop_empty_rows(frame: pl.DataFrame, name: str) -> pl.DataFrame:
         return frame
     count, at_the_end = int(empty.sum()), int((~empty).reverse().arg_max() or 0)
     if at_the_end < count < frame.height:
-        what = "1 empty row is" if count == 1 else f"{count:,} empty rows are"
-        warnings.warn(f"{name}: {what} left out, and not counted in row numbers.", UserWarning, stacklevel=2)
+        subject = "1 empty row is" if count == 1 else f"{count:,} empty rows are"
+        warnings.warn(f"{name}: {subject} left out, and not counted in row numbers.", UserWarning, stacklevel=2)
     return frame.filter(~empty)
 
 

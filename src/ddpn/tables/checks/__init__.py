@@ -97,10 +97,10 @@ def _find_markers(X: pl.DataFrame, sample: CountRows) -> list[TableFinding]:
     return findings
 
 
-def _describe_marker(what: str, values: np.ndarray, marker: float) -> str:
+def _describe_marker(subject: str, values: np.ndarray, marker: float) -> str:
     others = values[~np.isnan(values) & (values != marker)]
     rows, low, high = int((values == marker).sum()), others.min(), others.max()
-    return f"{what} is {marker:g} in {rows:,} rows, and from {low:g} to {high:g} in all others."
+    return f"{subject} is {marker:g} in {rows:,} rows, and from {low:g} to {high:g} in all others."
 
 
 def find_row_problems(

@@ -52,7 +52,7 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def choose_levels(series: pl.Series, n_columns: int) -> np.ndarray:
-    """Choose values of a column in which target encoding is searched; return a mask of the rows with these values.
+    """Choose values of a column for the test by `is_group_mean`; return a mask of the rows that have these values.
 
     All values are chosen if the table has few rows. The limit depends on `n_columns`, the number of its columns.
     """

@@ -100,14 +100,14 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
     named = _find_unit_columns(columns, scores, skipped)
     if inputs is not None and _are_alike(scores[inputs.rows], inputs.labels):
         partition = _hash_partition(columns.hash_rows())
-        same = [one for one in named if _hash_partition(columns.hashes[one.columns[0]]) == partition]
+        same = [candidate for candidate in named if _hash_partition(columns.hashes[candidate.columns[0]]) == partition]
         ids = [candidate.columns for candidate in same if not _is_measured(sample.X[candidate.columns[0]])]
         candidate = inputs._replace(columns=ids[0] if ids else ())
         if shares := comparison.explain(candidate):
             return _describe_groups(candidate, shares, columns)
         named = [candidate for candidate in named if candidate not in same]
     near = [] if inputs is not None else _find_near_inputs(sample.X)
-    candidates = [*(one for one in near if _are_alike(scores[one.rows], one.labels)), *named]
+    candidates = [*(candidate for candidate in near if _are_alike(scores[candidate.rows], candidate.labels)), *named]
     explained = [(candidate, shares) for candidate in candidates if (shares := comparison.explain(candidate))]
     if any(candidate.are_near and not candidate.columns for candidate, _ in explained):
         # Rows that are near in all columns are also near in a subset of columns, where a few other rows join them.
@@ -340,14 +340,14 @@ class Comparison:
 
 def _describe_groups(candidate: Candidate, shares: Explained, columns: _ColumnLabels) -> TableFinding:
     named = " and ".join(candidate.columns)
-    what = f"values of {named}" if named else "inputs"
+    shared = f"values of {named}" if named else "inputs"
     if candidate.are_near:
         rows, groups = len(candidate.rows), len(np.unique(candidate.labels))
         whole = "" if rows == columns.X.height else f" of {columns.X.height:,}, which were looked at,"
-        start, alike = f"{rows:,} rows{whole} form {groups:,} groups of nearly equal {what}", "rows of one group"
+        start, alike = f"{rows:,} rows{whole} form {groups:,} groups of nearly equal {shared}", "rows of one group"
     else:
         hashes = columns.hashes[named] if named else columns.hash_rows()
-        start = f"{columns.X.height:,} rows have {count_groups(hashes):,} different {what}"
+        start = f"{columns.X.height:,} rows have {count_groups(hashes):,} different {shared}"
         alike = f"those with {f'the same {named}' if named else 'equal inputs'}"
     statement = (
         f"{start}, and {alike} are alike: a quick model explains {max(shares.seen, 0):.0%} of the deviance if it was "

@@ -58,10 +58,10 @@ def find_leaks(
     rolling = [] if not len(y) else find_rolling_means(X.select([name for name in X.columns if name not in dates]), y)
     # Distinct rows in random order, so that the neighbours of a row are not copies of it. If rows are repeated very
     # often, the table has few distinct values, and all rows are kept.
-    some = choose_rows(len(y), X.width, _SEED)
-    marked = X[some].with_columns(**{"\0count": y[some]}).with_row_index("\0row")
-    rows = some[marked.unique([*X.columns, "\0count"], keep="first", maintain_order=True)["\0row"].to_numpy()]
-    rows = rows if len(rows) > _MIN_DISTINCT_SHARE * len(some) else some
+    sampled_rows = choose_rows(len(y), X.width, _SEED)
+    marked = X[sampled_rows].with_columns(**{"\0count": y[sampled_rows]}).with_row_index("\0row")
+    rows = sampled_rows[marked.unique([*X.columns, "\0count"], keep="first", maintain_order=True)["\0row"].to_numpy()]
+    rows = rows if len(rows) > _MIN_DISTINCT_SHARE * len(sampled_rows) else sampled_rows
     all_rows, X, y = (X, y), X[rows], y[rows]
     if len(y) < MIN_ROWS or not np.ptp(y):
         return []
@@ -82,8 +82,8 @@ def find_leaks(
             if date
             else [(describe_target_transform(X[name], target.values, target.is_count), target) for target in targets]
         )
-        if made := next(((way, target) for way, target in ways if way), None):
-            findings.append(_make_leak([name], f"Column {name} {made[0].format(target=made[1].name)}."))
+        if transform := next(((way, target) for way, target in ways if way), None):
+            findings.append(_make_leak([name], f"Column {name} {transform[0].format(target=transform[1].name)}."))
         elif name in rolling:
             way = "is a weighted sum of the target over neighbouring rows, including the row itself or later rows"
             findings.append(_make_question([name], f"Column {name} {way}."))
@@ -222,11 +222,11 @@ def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:
     if is_large.sum() < 2 or number[is_large].sum() < _MIN_TABLE_SHARE * len(y):
         return False
     groups = sorted((y[level == group] for group in np.flatnonzero(is_large)), key=lambda counts: counts.min())
-    for one, other in pairwise(groups):
-        gap, room = other.min() - one.max(), _MAX_GAP_SHARE * max(np.ptp(one), np.ptp(other))
+    for lower, higher in pairwise(groups):
+        gap, room = higher.min() - lower.max(), _MAX_GAP_SHARE * max(np.ptp(lower), np.ptp(higher))
         if not 0 < gap <= max(room, 1.0):
             return False
-    sides = [side for one, next_one in pairwise(groups) for side in (-one, next_one) if np.ptp(side)]
+    sides = [side for lower, higher in pairwise(groups) for side in (-lower, higher) if np.ptp(side)]
     observed = expected = 0.0
     for counts in sides:
         size = np.ptp(counts) + 1

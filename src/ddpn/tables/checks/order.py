@@ -138,8 +138,8 @@ def _rank_values(values: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _correlate(one: np.ndarray, other: np.ndarray) -> float:
-    return float(np.corrcoef(one, other)[0, 1])
+def _correlate(x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.corrcoef(x, y)[0, 1])
 
 
 def _rank_numbers(series: pl.Series) -> np.ndarray | None:

@@ -121,9 +121,10 @@ class QuickModel:
 def estimate_effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: Pairs) -> np.ndarray:
     """Estimate a factor for the mean of each row: the ratio of observed to expected counts of its group in other folds.
 
-    Ratios are shrunk towards 1, most if groups hardly differ. The variance between groups is estimated from products of
-    residuals of different rows of a group, so that over-dispersion does not inflate it. `codes` has the group number of
-    each row, and `pairs` the positions of the rows outside and inside each fold.
+    Ratios are shrunk towards 1, most if the groups hardly differ. The variance between groups is estimated from
+    products of residuals of different rows of a group, which over-dispersion does not inflate. `mean` has the expected
+    count of each row, `codes` has its group number, and `pairs` has the positions of the rows outside and inside each
+    fold.
     """
     residual = y - mean
     products, sizes = (

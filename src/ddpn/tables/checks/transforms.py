@@ -104,8 +104,10 @@ def describe_missingness_leak(series: pl.Series, y: np.ndarray) -> str:
     if has_all_zeros is None:
         return ""
     is_low = y[is_known].mean() < y[~is_known].mean()
-    what, other = ("known", "missing") if is_low else ("missing", "known")
-    return f"is {what} just where {{target}} is 0" if has_all_zeros else f"is {other} only where {{target}} is above 0"
+    state, opposite = ("known", "missing") if is_low else ("missing", "known")
+    return (
+        f"is {state} just where {{target}} is 0" if has_all_zeros else f"is {opposite} only where {{target}} is above 0"
+    )
 
 
 def _isolates_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:

@@ -87,10 +87,11 @@ class CategoryEncoding:
 def fit_category(column: Column, weights: np.ndarray, effects: LevelEffects | None = None) -> CategoryEncoding:
     """Fit an encoding with a one-hot input for each of the most frequent levels.
 
-    Levels are counted by `weights`, and ties are broken in alphabetical order.
+    Levels are counted by `weights`, and ties are broken in alphabetical order. `effects` is the target encoding of the
+    column, if there is one.
     """
-    totals, least = _weigh_levels(column, weights), _MIN_SHARE * weights.sum()
-    kept = tuple(level for level, weight in totals.items() if weight >= least)[:MAX_CATEGORIES]
+    totals, min_weight = _weigh_levels(column, weights), _MIN_SHARE * weights.sum()
+    kept = tuple(level for level, weight in totals.items() if weight >= min_weight)[:MAX_CATEGORIES]
     return CategoryEncoding(kept, len(kept) < len(totals), bool(weights[column.is_missing].any()), effects)
 
 

@@ -210,8 +210,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         """Fit the encoding of every column. Rows must have weights above 0."""
         target = None if y is None else make_targets(y, weights, exposure)
         n_numbers = table.kinds.count(Kind.NUMBER)
-        most = max(1, MAX_INPUTS // max(1, n_numbers))
-        bins = min(bins, most) if self.bins is None else bins
+        max_inputs = max(1, MAX_INPUTS // max(1, n_numbers))
+        bins = min(bins, max_inputs) if self.bins is None else bins
         columns: list[Encoded] = []
         # Only these are kept of columns of numbers: distinct values and their weights take more memory than a table.
         by_steps = self.numeric == "steps" and y is not None
@@ -235,7 +235,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
                     else:
                         undecided.append(j)
                 if by_steps or self.numeric == "piecewise":
-                    column = replace(column, codes=find_integer_codes(number, min(most, MAX_CODES)))
+                    column = replace(column, codes=find_integer_codes(number, min(max_inputs, MAX_CODES)))
                 columns.append(column)
         if undecided and y is not None:
             cuts = find_best_cuts(_encode_for_trees(columns, thresholds, table), y, weights, bins)

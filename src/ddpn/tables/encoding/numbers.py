@@ -141,8 +141,8 @@ def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Dist
     some_missing = not is_known.all()
     filled = column
     if some_missing:
-        more = np.where(column.values == fill, weights[~is_known].sum(), 0.0)
-        filled = Distinct(column.values, column.weights + more)
+        extra_weights = np.where(column.values == fill, weights[~is_known].sum(), 0.0)
+        filled = Distinct(column.values, column.weights + extra_weights)
     center, scale = center_and_scale(filled)
     return NumberEncoding(fill, center, scale, some_missing), column
 

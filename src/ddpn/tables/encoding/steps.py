@@ -136,7 +136,7 @@ def split_gains(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     chosen = slice(None, None, -(-len(y) // _MAX_SCREENED_ROWS))
     X, y, weight = X[chosen], y[chosen], weight[chosen]
     residual = weight * (y - np.average(y, weights=weight))
-    total, least = weight.sum(), max(1, int(_MIN_SIDE_SHARE * len(y)))
+    total, min_rows = weight.sum(), max(1, int(_MIN_SIDE_SHARE * len(y)))
     gains = np.zeros(X.shape[1])
     for start in range(0, X.shape[1], _BLOCK_COLUMNS):
         block = X[:, start : start + _BLOCK_COLUMNS]
@@ -144,7 +144,7 @@ def split_gains(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         values = np.take_along_axis(block, order, axis=0)
         below, above = values[:-1], values[1:]
         can_split = (below != above) & ~np.isnan(below)
-        can_split[: least - 1] = can_split[len(y) - least :] = False
+        can_split[: min_rows - 1] = can_split[len(y) - min_rows :] = False
         left, left_weight = np.cumsum(residual[order], axis=0)[:-1], np.cumsum(weight[order], axis=0)[:-1]
         gain = np.square(left) * total / (left_weight * (total - left_weight))
         gains[start : start + _BLOCK_COLUMNS] = np.where(can_split, gain, 0.0).max(axis=0, initial=0.0)

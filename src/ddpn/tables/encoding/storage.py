@@ -21,25 +21,25 @@ _FORMAT = "ddpn features 4"
 def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
     """Serialise a fitted encoder to the content of a JSON file."""
     check_is_fitted(encoder)
-    about = {
+    document = {
         "format": _FORMAT,
         "options": encoder.get_params(),
         "schema": encoder.schema_.as_dict(),
         "columns": [asdict(column) for column in encoder.columns_],
     }
-    return json.dumps(about, default=lambda value: value.tolist()).encode()
+    return json.dumps(document, default=lambda value: value.tolist()).encode()
 
 
 def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEncoder:
     """Rebuild an encoder from the content of a file; errors call the file `source`."""
     try:
-        about = json.loads(content)
-        if about["format"] != _FORMAT:
-            raise ValueError(f"format {about['format']!r}")
-        encoder = FeatureEncoder(**about["options"])
+        document = json.loads(content)
+        if document["format"] != _FORMAT:
+            raise ValueError(f"format {document['format']!r}")
+        encoder = FeatureEncoder(**document["options"])
         encoder.resolve_bins()
-        schema = Schema.from_dict(about["schema"])
-        columns = [_load_column(kind, fields) for kind, fields in zip(schema.kinds, about["columns"], strict=True)]
+        schema = Schema.from_dict(document["schema"])
+        columns = [_load_column(kind, fields) for kind, fields in zip(schema.kinds, document["columns"], strict=True)]
         encoder.set_schema(schema)
         encoder.set_columns(columns)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
