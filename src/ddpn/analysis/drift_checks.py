@@ -201,9 +201,9 @@ def compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
 def compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
     """Compare predictions with the counts of new rows: the coverage of intervals and the distribution of the PIT.
 
-    Coverage is compared with the coverage on held-out rows, so that a model whose intervals were never quite right is
-    not drift. The PIT is compared with a uniform distribution. Because the model was calibrated on a sample, the
-    distance is tested like the distance between two samples.
+    The coverage is compared with that on held-out rows, so that a model whose intervals were never quite right does not
+    count as drift. The PIT is compared with a uniform distribution. Because the model was calibrated on finitely many
+    rows, the p-value of the PIT is that of a comparison of two samples.
     """
     with single_thread():
         # All rows are predicted at once, because there are few of them.

@@ -39,7 +39,7 @@ class Evaluation:
     gains : mapping of str to Gain
         By how much the CRPS of the model is lower than that of each other candidate.
     error_gains : mapping of str to Gain
-        The same for the absolute error, for the rival only.
+        By how much the mean absolute error of the model is lower than that of the rival, keyed by the rival.
     rows : int
         The number of scored rows.
     effective_rows : float or None
@@ -155,9 +155,9 @@ class Evaluation:
     def rival(self) -> str | None:
         """The name of the candidate that decides the verdict; None if there is no other candidate.
 
-        If candidates are clearly better than the model, the rival is the best of them. Otherwise, if simpler candidates
-        are as good, it is the simplest of them. Otherwise it is the best of the undecided candidates or, if there are
-        none, the best of those that are as good or, if there are none either, the best of those that are clearly worse.
+        It is the first of these that exists: the best candidate that is clearly better than the model; the simplest of
+        the simpler candidates that are as good as the model; the best undecided candidate; the best candidate that is
+        as good; the best candidate that is clearly worse.
         """
         outcomes = {name: self.against(name) for name in self.others}
         simpler = self.others if self.simpler is None else self.simpler

@@ -202,7 +202,8 @@ def fit_intervals(
     group_rows : float
         The levels of each group are shrunk towards the overall levels with the weight of this many rows.
     names : sequence of str, optional
-        The members whose intervals are calibrated, or "mixture". Default: all of these.
+        The names of the members whose intervals are calibrated, which may include "mixture". Default: the mixture
+        and all members.
     """
     used = {name: fitted for name, fitted in calibration.recalibrations.items() if fitted.is_used}
     maps = {name: [fitted.map] * held_out.n_parts for name, fitted in used.items()}

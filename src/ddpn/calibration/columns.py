@@ -143,11 +143,11 @@ class ColumnProfile(NamedTuple):
     def measure_left_out(self, column: Column, fold: np.ndarray) -> np.ndarray:
         """Return the surprise of each training cell as if its fold had been left out of the summary.
 
-        A level that has m rows in the other folds gets the surprise of a level with m training rows, and a level that
-        occurs only in its own fold gets the surprise of an unseen level. Thus training cells have exactly the values
-        that new rows can have. A summary that is fitted to the other folds would give slightly different values. If
-        many rows share one value, such as the surprise of a new name, this difference would rank all new rows above all
-        training rows, or below them.
+        A level that has m rows in the other folds is scored like a level that has m rows in the training table. A level
+        that occurs only in its own fold is scored like an unseen level. So training cells take exactly the values that
+        new cells can take. Refitting the summary without a fold would give slightly different values, which matters if
+        many rows share one value, such as that of an unseen name: all new rows would then score higher, or lower, than
+        all training rows.
 
         Parameters
         ----------

@@ -95,11 +95,11 @@ class Joint(NamedTuple):
         return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
 
     def compute_distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the squared Mahalanobis distance of each row, divided by the number of inputs, and a residual.
+        """Return two measures of how unusual each row is: its squared Mahalanobis distance, and its largest residual.
 
-        The residual is the largest difference between an input and its prediction by the other inputs, in units of
-        `scale`. Both are computed in float64, because float32 results would depend on the number of rows that are
-        multiplied at once.
+        The squared distance is divided by the number of inputs. A residual is the difference between an input and its
+        prediction by the other inputs, in units of `scale`. The computation is in float64, because float32 results
+        would depend on the number of rows that are multiplied at once.
         """
         centred = inputs - self.mean.astype(np.float64)
         weighted = centred @ self.precision.astype(np.float64)
@@ -221,7 +221,7 @@ class FeatureProfile:
         return profile, profile._score(distances)
 
     def _fit_scores(self, table: ColumnTable) -> None:
-        """Fit everything that scores whole rows: the joint distribution, if there are enough rows, and the tails.
+        """Fit the joint distribution, if there are enough rows, and the tails that convert measures to surprises.
 
         If there are enough rows, the tails are fitted to rows that are set aside from the summary, because new rows,
         too, may have unseen levels and extreme values.
@@ -259,11 +259,9 @@ class FeatureProfile:
         joint = () if self.joint is None else self.joint.compute_distances(_join_inputs(cells))
         return np.stack([_find_largest_surprise(cells), *joint])
 
-    def _score(self, distances: np.ndarray) -> np.ndarray:
-        """Return the score of each row: the largest of the surprises of its measures, which `_measure_rows` returns."""
-        surprises = [
-            tail.measure_surprise(row_distances) for tail, row_distances in zip(self.tails, distances, strict=True)
-        ]
+    def _score(self, measures: np.ndarray) -> np.ndarray:
+        """Return the score of each row: the largest surprise of its `measures`, which `_measure_rows` returns."""
+        surprises = [tail.measure_surprise(measure) for tail, measure in zip(self.tails, measures, strict=True)]
         return np.clip(np.maximum.reduce(surprises), 0.0, MAX_SURPRISE)
 
     def measure(self, X: TableLike) -> TableScores:
@@ -286,13 +284,13 @@ class FeatureProfile:
         return owner[self.joint.find_least_explained(self._encode_inputs(table))].tolist()
 
     def iter_blocks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[CellScores]]]:
-        """Yield consecutive blocks of rows of a table, each with the scores of its cells: a list by columns."""
+        """Yield blocks of consecutive rows of a table, each with the scores of its cells: a `CellScores` per column."""
         for start in range(0, len(table), _BLOCK_ROWS):
             some = table.rows(slice(start, start + _BLOCK_ROWS))
             yield some, [profile.score(column) for profile, column in zip(self.columns, some, strict=True)]
 
     def _iter_scored_cells(self, table: ColumnTable) -> Iterator[list[CellScores]]:
-        """Yield, for each block of rows, the scores of its cells: a list by columns, without the ignored ones."""
+        """Yield the scores of the cells of each block of rows: one `CellScores` per column that is not ignored."""
         return ([cells[j] for j in self.scored] for _, cells in self.iter_blocks(table))
 
     # Saving ------------------------------------------------------------------------------------------------------

@@ -157,14 +157,14 @@ class IntervalLevels(NamedTuple):
     """Scores of calibration rows (`score_counts`), from which the interval level for any coverage follows.
 
     The level for a coverage is the score that this share of calibration rows does not exceed, or the coverage itself,
-    whichever is higher (split conformal prediction). It gives a guarantee if the calibration rows were not used for
-    other choices and no prior rows are added: an interval contains the count of a new row like the calibration rows
-    with at least the requested probability, on average over calibration sets. For distributions with one peak, this
-    holds exactly, however wrong the model is.
+    whichever is higher (split conformal prediction). Then the interval of a new row contains its count with at least
+    the requested probability, on average over calibration sets. This holds if the new row is like the calibration rows,
+    if these were not used for other choices, and if no prior rows are added. For distributions with one peak it holds
+    exactly, however wrong the model is.
 
-    Weights that are density ratios of new rows to calibration rows extend the guarantee to the new rows (weighted
-    conformal prediction). A new row then has the weight `new`, the average sum w^2 / sum w over calibration rows. This
-    makes the level as cautious as with (sum w)^2 / sum w^2 rows of equal weight.
+    If new rows are distributed differently, weights that are density ratios of new rows to calibration rows extend the
+    guarantee to them (weighted conformal prediction). A new row has the weight `new` = sum w^2 / sum w. This makes the
+    level as cautious as with (sum w)^2 / sum w^2 rows of equal weight.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class IntervalLevels(NamedTuple):
         return bool(self.censored[0])
 
     def measure_held_out(self, level: float) -> tuple[float, float]:
-        """Return the weighted share of calibration rows that score at most `level`, and their effective number.
+        """Return the weighted share of calibration rows that score at most `level`, and the effective number of rows.
 
         The uniform scores that `from_scores` adds for `prior_rows` are left out.
         """
@@ -284,8 +284,8 @@ def get_column(X: TableLike, name: str) -> ArrayLike | None:
 class IntervalGroups:
     """Interval levels of each group of rows, for the mixture and its members.
 
-    The levels of a group follow from the scores of its own calibration rows and of all calibration rows, which together
-    count as `prior_rows` rows. So the levels of small groups are close to the overall levels.
+    The levels of a group follow from the scores of its own calibration rows and from those of all calibration rows,
+    which together count as `prior_rows` rows. So the levels of small groups are close to the overall levels.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ class IntervalGroups:
     names : tuple of str
         The names of the groups.
     prior_rows : float
-        The number of rows as which the scores of all rows count in each group.
+        The total weight of the scores of all calibration rows within each group, as a number of rows.
     levels : dict
         For "mixture" and the name of each member, a list with the levels of each group, in the order of `names`.
     """

@@ -79,9 +79,9 @@ class OODScores(NamedTuple):
 
 
 def check_alpha(alpha: float, n_rows: int) -> float:
-    """Return `alpha` as a float; raise an error if it is no valid level, or too small to flag any row.
+    """Return `alpha` as a float. Raise an error if it is not between 0 and 1, or too small to flag any row.
 
-    The smallest p-value of a row is 1 / (n_rows + 1) with `n_rows` calibration rows.
+    With `n_rows` calibration rows, the smallest possible p-value is 1 / (n_rows + 1).
     """
     if not is_number(alpha) or not 0.0 < alpha < 1.0:
         remedy = "Use 0.05 to flag 5% of ordinary rows."

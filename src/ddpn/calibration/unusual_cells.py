@@ -80,7 +80,7 @@ class TableSummary:
         self.states += states
 
     def write_sentences(self) -> list[str]:
-        """Return one sentence per unusual property of a column, those of the most rows first.
+        """Return one sentence per unusual property of a column, sorted by the number of rows with this property.
 
         At most ten sentences are returned, and a note on how many are left out. All ignored columns share a sentence.
         """

@@ -41,14 +41,16 @@ class Dispersion:
 
 
 def estimate_dispersion(sample: CountRows, means: Means) -> Dispersion:
-    """Estimate variance / mean given the features, and test whether it is 1, from out-of-fold means.
+    """Estimate variance / mean given the features, and test whether the counts are Poisson, from out-of-fold means.
 
-    The excess over 1 is a weighted mean of ((y - mean)^2 - y) / mean over the rows. For Poisson counts, this term has
-    expectation 0, variance 2 and third moment 8 + 4 / mean. Errors of the out-of-fold means add error^2 / mean to its
-    expectation, which `Means.noise` estimates. This estimate is too large if the mean model has nearly as many
-    parameters as there are rows. So it reduces an excess of variance, but never makes counts under-dispersed.
+    The estimate is 1 plus a weighted mean of ((y - mean)^2 - y) / mean over the rows. For Poisson counts, this term has
+    expectation 0, variance 2 and third moment 8 + 4 / mean.
 
-    If rows have groups, such as repeated counts of one person, the test allows for dependence within groups by the
+    Errors of the out-of-fold means increase the estimate by about `Means.noise`, which is itself too large if the mean
+    model has nearly as many parameters as there are rows. So the correction for noise is one-sided: it reduces the
+    evidence for over-dispersion, but never makes counts look under-dispersed.
+
+    If rows have groups, such as repeated counts of one person, the p-value allows for dependence within groups by a
     design effect, and the interval is computed from group means.
     """
     mean, y, group = means.mean, sample.y, sample.group

@@ -64,8 +64,8 @@ class Means(NamedTuple):
     mean : array, shape (rows,)
         The out-of-fold mean of each row.
     noise : float
-        The estimated average of (error of the mean)^2 / mean, by which errors of the means increase variance /
-        mean. Averages use `dispersion_weights`.
+        The estimated average of (predicted mean - true mean)^2 / mean over the rows, weighted by
+        `dispersion_weights`. Estimates of variance / mean are too large by this amount.
     most_noise : float
         An upper estimate of `noise`, in case the true means are rougher than the predicted ones.
     explained : float

@@ -1,10 +1,9 @@
-"""A smooth distribution that is fitted to the counts, and tests of the counts against it.
+"""Tests of counts against a smooth distribution, a Double Poisson or a Negative Binomial, that is fitted to them.
 
 A test compares the average of a statistic s(y), such as an indicator of zeros, with its expectation by the fitted
-distributions. The expectation depends on means and a dispersion that are estimates. The tests therefore use the
-residual of s after regressions on y and on the score of the dispersion. For the Double Poisson and the Negative
-Binomial, whose score of the mean is proportional to y, small errors of either estimate hardly change the expectation of
-this residual.
+distributions. This expectation has errors, because means and dispersion are estimates. Therefore s is replaced by its
+residual after regressions on y and on the score of the dispersion. The expectation of the residual hardly depends on
+small errors of either estimate, because the score of the mean of both distributions is proportional to y.
 """
 
 from typing import NamedTuple
@@ -159,7 +158,8 @@ class MomentTest(NamedTuple):
     observed, expected : float
         The observed share, and the share that the fitted family expects.
     p_more, p_less : float
-        The one-sided p-values against a larger and against a smaller share than expected.
+        One-sided p-values. `p_more` is small if the observed share is larger than expected, `p_less` if it is
+        smaller.
     """
 
     observed: float

@@ -159,12 +159,12 @@ def predict_steps(
 def accumulate_effects(
     grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Add up the average changes of one quantity from point to point; return its effect at every grid point.
+    """Accumulate the effect of a column on one quantity from the changes between adjacent grid points.
 
-    If values are missing, the effect of a missing value comes last. Effects are centred to a mean of 0 over the rows.
-    `delta` and `gap` are taken from `Steps.delta` and `Steps.missing_gap`, for one quantity, and for the mixture or one
-    component. `weight` has the weight of every row in one or more bootstrap samples. Shape: delta (n,), gap (m,),
-    weight (samples, rows) -> (samples, points [+ 1]).
+    The changes are averaged in each step and added up; the resulting effects are centred to a mean of 0 over the rows.
+    `delta` and `gap` are the values in `steps` for one quantity, and for the mixture or one component. `weight` has the
+    weight of every row in each of several bootstrap samples. Return the effects at the grid points and, if values are
+    missing, of a missing value last. Shape: weight (samples, rows) -> (samples, points [+ 1]).
     """
     size = len(grid.points)
     in_step = (steps.step[:, None] == np.arange(1, size)).astype(float)

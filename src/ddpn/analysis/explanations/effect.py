@@ -51,7 +51,7 @@ class Curve:
 
     @property
     def level(self) -> np.ndarray:
-        """The quantity at each point for a row that is typical in all other columns; for the mean, in counts."""
+        """The quantity at each point, in its own unit: `base` plus `effect`, exponentiated if `log` is True."""
         return self._at(self.effect)
 
     @property
@@ -66,7 +66,7 @@ class Curve:
 
     @property
     def typical(self) -> float:
-        """The quantity for a typical row, where the effect is 0."""
+        """The value of the quantity where the effect is 0: `base`, exponentiated if `log` is True."""
         return float(self._at(np.zeros(1))[0])
 
 
@@ -127,7 +127,7 @@ class Effect:
 
     @property
     def frequent(self) -> list[int]:
-        """The positions of the points with the most rows, as many as a figure with bars can show, ascending."""
+        """The positions of the points that a figure with bars shows: those with the most rows, ascending."""
         return np.sort(np.argsort(-self.share, kind="stable")[:_MAX_BARS]).tolist()
 
 

@@ -74,14 +74,14 @@ def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
 
 
 def _order_levels(columns: list[Column], position: int) -> np.ndarray:
-    """Return the codes of a category's most frequent levels, ordered so that adjacent levels are similar.
+    """Return the codes of a category's most frequent levels, ordered so that neighbouring levels are similar.
 
-    `position` is the index of the category in `columns`. If all levels are numbers, they are sorted by size. Other
-    levels are compared by their rows' values in the other columns: by mean ranks of numbers and by shares of levels.
-    They are sorted by the first principal component of these features.
+    `position` is the index of the category in `columns`. If all levels are numbers, they are sorted by size. Otherwise,
+    each level is described by the average values of its rows in the other columns (mean ranks of numbers, and shares of
+    levels), and levels are sorted by the first principal component of these descriptions.
 
-    Effects are accumulated from each level to the next, so the rows of a level are predicted with the next level as
-    well. If both are similar in the other columns, this is a plausible value for these rows (Apley and Zhu, 2020).
+    The order matters because effects are accumulated from each level to the next, by predicting rows of one level with
+    the other. This is plausible if the two levels are similar in the other columns (Apley and Zhu, 2020).
     """
     column = columns[position]
     number = column.count_levels()

@@ -264,8 +264,8 @@ class Inputs:
     def table(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> ColumnTable:
         """Return the table of the rows at positions `rows`, with the values of some columns taken from other rows.
 
-        `sources` maps the position of such a column to the positions of the other rows. Shape: rows and each of the
-        sources (n,). Positions may have any order and may be repeated.
+        `sources` maps the position of a column to the positions of the rows from which its values are taken, one for
+        each of `rows`. Positions may have any order and may be repeated.
         """
         replaced = sources or {}
         return ColumnTable([column.rows(replaced.get(j, rows)) for j, column in enumerate(self.columns[: self.width])])

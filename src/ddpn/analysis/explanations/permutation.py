@@ -201,7 +201,8 @@ class _RowPredictions(NamedTuple):
 def _predict_rows(inputs: Inputs, sources: dict[int, np.ndarray], scored_rows: np.ndarray) -> _RowPredictions:
     """Predict all rows, with the values of some columns taken from other rows, and compute the CRPS of `scored_rows`.
 
-    `sources` maps the position of such a column to the positions of the other rows.
+    `sources` maps the position of a column to the positions of the rows from which its values are taken, one for each
+    row.
     """
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with single_thread():

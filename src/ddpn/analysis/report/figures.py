@@ -46,7 +46,7 @@ def to_figure(drawing: "Drawing", name: str, title: str, description: str, capti
 
 
 def draw_scatter(evidence: Evidence, target: str) -> Figure:
-    """Draw observed counts of the target, named `target`, against predicted means, with intervals."""
+    """Draw observed counts against predicted means, with intervals. `target` is the name of the target."""
     y, order = evidence.y, np.argsort(evidence.mean, kind="stable")
     rows = order[np.round(np.linspace(0, len(y) - 1, min(_MAX_POINTS, len(y)))).astype(int)]
     inside = evidence.scores.coverage[rows] > 0

@@ -175,7 +175,7 @@ def describe_left_out_rows(evidence: Evidence) -> list[str]:
 
 
 def summarize_counts(evidence: Evidence, target: str) -> Facts:
-    """Summarize the counts of the target, named `target`, and exposures and weights, as a list of (name, value)."""
+    """Summarize counts, exposures and weights in a list of (name, value). `target` is the name of the target."""
     y, weight = evidence.y, evidence.weight
     centre = weighted_mean(y, weight)
     facts = [
@@ -279,9 +279,9 @@ def draw_effects(effects: Effects) -> list[tuple[Figure, Figure]]:
 
 
 def collect_rows(evidence: Evidence, importances: Importances) -> tuple[list[Card], list[Card]]:
-    """Describe the rows with the best and those with the worst predictions by CRPS; return a list of cards for each.
+    """Return cards of the rows with the best predictions by CRPS, and cards of the rows with the worst.
 
-    The most important columns of a row come first.
+    Each card shows the most important columns first.
     """
     width = evidence.inputs.width
     order = [one.position for one in importances.by("crps") if one.position < width]
