@@ -32,9 +32,9 @@ class Residual(nn.Module):
         super().__init__()
         self.into, self.inner, self.output_dim = Linear(n_in, 8, n_networks), Linear(8, 8, n_networks), 8
 
-    def reset(self, streams):
-        self.into.reset(streams)
-        self.inner.reset(streams)
+    def reset(self, generators):
+        self.into.reset(generators)
+        self.inner.reset(generators)
 
     def forward(self, x):
         features = torch.relu(self.into(x))

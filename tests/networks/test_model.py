@@ -6,7 +6,7 @@ from torch import nn
 
 from ddpn.networks.backbones import MLP, FineTuned, NetworkList
 from ddpn.networks.backbones.fine_tuned import NetworkTail
-from ddpn.networks.backbones.members import Frozen, make_generators
+from ddpn.networks.backbones.layers import Frozen, make_generators
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel, Projection
 from ddpn.runtime.errors import ConfigError
@@ -16,8 +16,8 @@ def draw_features(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(5))
 
 
-def make_projection(*sees: str) -> Projection:
-    layer = Projection(4, sees, n_networks=3)
+def make_projection(*inputs: str) -> Projection:
+    layer = Projection(4, inputs, n_networks=3)
     layer.reset(make_generators(range(3)))
     return layer
 
@@ -76,8 +76,8 @@ class UserNetwork(nn.Module):
 
 
 class ResettableNetwork(UserNetwork):
-    def reset(self, streams: list[torch.Generator]) -> None:
-        self.networks.reset(streams)
+    def reset(self, generators: list[torch.Generator]) -> None:
+        self.networks.reset(generators)
 
 
 def run_wrong_width() -> None:
@@ -114,3 +114,8 @@ def test_networks_that_do_not_fit_are_refused(case):
     call, message = REFUSED[case]
     with pytest.raises(ConfigError, match=message):
         call()
+
+
+def test_the_old_name_of_projection_inputs_is_refused():
+    with pytest.raises(TypeError, match=r"no argument 'sees'\. Use 'projection_inputs'"):
+        CountModel(TWO["mlp"](), make_head("poisson"), 2, sees=("features",))

@@ -77,7 +77,7 @@ class Constant(Member):
         for candidate in candidates:
             raw = candidate.sample_start(rows)
             with torch.no_grad():
-                losses.append(float(WeightedCounts(rows).mean_loss(candidate)(raw)))
+                losses.append(float(WeightedCounts(rows).make_mean_loss(candidate)(raw)))
             members.append(cls(candidate, raw, unit))
         return members[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
 

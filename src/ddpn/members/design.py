@@ -97,8 +97,8 @@ def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...
 def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
     """Raise an `InputError` if the table has missing values, because they have no coefficient.
 
-    The message names the columns and rows. `labels` holds the names of the rows, and `remedy` is a phrase that tells
-    the user what to do.
+    The message names the columns and rows. `labels` holds the names of the rows, and `remedy` is a phrase on what the
+    user can do.
     """
     missing = {column.name: column.is_missing for column in table}
     missing = {name: mask for name, mask in missing.items() if mask.any()}

@@ -3,9 +3,9 @@
 Rows are used as follows when a mixture is fitted:
 
 - **Without validation rows** (up to 5,000 training rows), members are cross-fitted. The training rows are divided into
-five folds; groups of rows stay together. For each fold, a copy of the whole member, including its encoder, column
-selection and settings, is fitted to the rows of the other folds. Each copy predicts the fold that it left out. New rows
-are predicted by the mixture of all copies.
+  five folds; groups of rows stay together. For each fold, a copy of the whole member, including its encoder, column
+  selection and settings, is fitted to the rows of the other folds. Each copy predicts the fold that it left out. New
+  rows are predicted by the mixture of all copies.
 - **With validation rows**, a member is fitted once, to the training rows, and predicts the validation rows.
 
 These held-out predictions are computed once (`ddpn.members.held_out`). They are used to choose mixture weights, to

@@ -142,7 +142,7 @@ class NetworkOptions(OptimizerOptions):
 
         `score` is the validation score to use if the option `score` is "auto".
         """
-        from ddpn.networks.backbones.members import ACTIVATIONS
+        from ddpn.networks.backbones.layers import ACTIVATIONS
         from ddpn.networks.training.config import TrainingConfig
 
         check_choice("activation", self.activation, ACTIVATIONS)

@@ -143,7 +143,7 @@ class Networks(Member):
         """
         inputs = select_inputs(self.encoder.encode(X), self.chosen)
         blocks = []
-        with threads_for(self.model.multiply_adds(torch.from_numpy(inputs[:_BLOCK_ROWS]))):
+        with threads_for(self.model.estimate_multiply_adds(torch.from_numpy(inputs[:_BLOCK_ROWS]))):
             for start in range(0, len(inputs), _BLOCK_ROWS):
                 block = inputs[start : start + _BLOCK_ROWS]
                 # In float64, padded with zeros to a multiple of `_ROW_MULTIPLE` rows.

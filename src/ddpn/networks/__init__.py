@@ -1,1 +1,1 @@
-"""Networks that predict the parameters of count distributions: backbones, heads and training."""
+"""Neural networks that predict count distributions: backbones, heads and training."""

@@ -1,4 +1,4 @@
-"""`CountModel`: a backbone, a projection and a head, which predict a count distribution per row and network."""
+"""`CountModel`: a backbone, a linear projection and a head, which predict one distribution per row and network."""
 
 from collections.abc import Sequence
 from typing import Protocol, cast
@@ -9,45 +9,48 @@ from torch.distributions import Distribution
 
 from ddpn.distributions import Mixture
 from ddpn.networks.backbones import MLP, NetworkList
-from ddpn.networks.backbones.members import Linear, check_seeds, make_generators
+from ddpn.networks.backbones.layers import Linear, check_seeds, make_generators
 from ddpn.networks.backbones.packed import holds_table_rows
 from ddpn.networks.heads import Head
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.validation import check_integer
+from ddpn.runtime.validation import check_integer, refuse_old_names
 
 
 class Backbone(Protocol):
-    """The protocol of M networks that turn inputs (B, ...) into features (B, M, output_dim)."""
+    """The protocol of backbones: modules of M networks that map inputs (B, ...) to features (B, M, output_dim)."""
 
     output_dim: int
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
-    def reset(self, streams: Sequence[torch.Generator]) -> None:
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
         """Draw new weights.
 
         Parameters
         ----------
-        streams : sequence of torch.Generator
+        generators : sequence of torch.Generator
             One random generator per network.
         """
 
 
 class Projection(Linear):
-    """A linear map from the F features of M networks to P raw outputs.
+    """M linear layers that map the features of each network to the raw outputs of a head, such as log mu.
 
-    `sees` has an entry per raw output, which says what it is computed from: "features", "detached" (features without
-    gradient, as for the variance of a faithful Gaussian) or "constant" (one number for all rows).
+    `projection_inputs` has one entry per raw output: "features" for the usual linear map, "detached" for features whose
+    gradient is blocked (as for the variance in Stirn et al., 2023), or "constant" for a bias alone, which all rows
+    share.
 
-    Shape: (B, M, F) -> (B, M, P).
+    Shape: (B, M, n_in) -> (B, M, len(projection_inputs)).
     """
 
     @torch.inference_mode(False)
-    def __init__(self, n_in: int, sees: Sequence[str], n_networks: int) -> None:
-        super().__init__(n_in, len(sees), n_networks)
-        self._any_detached, self._any_constant = "detached" in sees, "constant" in sees
+    def __init__(self, n_in: int, projection_inputs: Sequence[str], n_networks: int) -> None:
+        super().__init__(n_in, len(projection_inputs), n_networks)
+        self._any_detached, self._any_constant = "detached" in projection_inputs, "constant" in projection_inputs
         for name in ("detached", "constant"):
-            self.register_buffer(f"_{name}", torch.tensor([what == name for what in sees]), persistent=False)
+            self.register_buffer(
+                f"_{name}", torch.tensor([source == name for source in projection_inputs]), persistent=False
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.transpose(0, 1)
@@ -59,22 +62,23 @@ class Projection(Linear):
         return raw.transpose(0, 1)
 
 
+@refuse_old_names(sees="projection_inputs")
 class CountModel(nn.Module):
-    """A backbone, a projection and a head for M networks at once.
+    """M networks, each with a backbone, a linear projection and a head, computed at once.
 
-    Shape: x (B, F), or (B, M, F) with separate rows for each network; `raw` (B, M, P); `forward` returns a distribution
-    (B, M).
+    Calling the model returns a distribution of batch shape (B, M). Shape of the inputs: (B, ...), or (B, M, ...) with
+    separate rows for each network.
 
     Parameters
     ----------
     backbone : torch.nn.Module
-        Turns inputs into features, see `Backbone`.
+        Maps inputs to features, see `Backbone`.
     head : Head
-        Turns raw outputs into a distribution.
+        Maps the raw outputs of the projection to a distribution.
     n_networks : int
-        M, the number of networks. It must equal the number in the backbone.
-    sees : sequence of str, optional
-        What each raw output is computed from, see `Projection`. Default: `head.sees`.
+        M, the number of networks. It must equal that of the backbone.
+    projection_inputs : sequence of str, optional
+        For each raw output, how it depends on the features, see `Projection`. Default: `head.projection_inputs`.
 
     Examples
     --------
@@ -86,14 +90,18 @@ class CountModel(nn.Module):
     torch.Size([4])
     """
 
-    def __init__(self, backbone: nn.Module, head: Head, n_networks: int, sees: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, backbone: nn.Module, head: Head, n_networks: int, projection_inputs: Sequence[str] | None = None
+    ) -> None:
         super().__init__()
         check_integer("n_networks", n_networks, minimum=1)
         _check_backbone(backbone, n_networks)
         if not isinstance(head, Head):
             raise ConfigError(f"head must be a Head, got {head!r}. Use ddpn.networks.heads.make_head(name).")
         self.backbone, self.head, self.n_networks = backbone, head, n_networks
-        self.projection = Projection(cast(Backbone, backbone).output_dim, sees or head.sees, n_networks)
+        self.projection = Projection(
+            cast(Backbone, backbone).output_dim, projection_inputs or head.projection_inputs, n_networks
+        )
         self._largest_weight = max(weight.numel() for weight in self.parameters())
 
     def reset(self, seeds: Sequence[int], start: Tensor | None = None) -> None:
@@ -103,21 +111,22 @@ class CountModel(nn.Module):
         ----------
         seeds : sequence of int
             One seed per network.
-        start : Tensor, shape (P,) or (M, 1, P), optional
-            The head's fit without features, for all networks or for each of them. It becomes the bias, and the weights
-            of the projection are divided by ten, so that the first predictions are close to this fit.
+        start : Tensor, shape (n_raw,) or (M, 1, n_raw), optional
+            The raw outputs of an intercept-only fit (`Head.start`), for all networks or for each of them. They become
+            the biases of the projection. Its weights are divided by ten, so that the first predictions are close to
+            this fit.
         """
-        streams = make_generators(seeds)
-        check_seeds(streams, self.n_networks)
-        cast(Backbone, self.backbone).reset(streams)
-        self.projection.reset(streams)
+        generators = make_generators(seeds)
+        check_seeds(generators, self.n_networks)
+        cast(Backbone, self.backbone).reset(generators)
+        self.projection.reset(generators)
         if start is not None:
             with torch.no_grad():
                 self.projection.bias.copy_(start.to(self.projection.bias))
                 self.projection.weight.mul_(0.1)
 
     def with_backbone(self, backbone: nn.Module) -> "CountModel":
-        """Return a model with another backbone that shares the head and the projection with this one.
+        """Return a model with another backbone, which shares the head and the projection with this one.
 
         Parameters
         ----------
@@ -129,7 +138,7 @@ class CountModel(nn.Module):
         return model
 
     def raw(self, x: Tensor) -> Tensor:
-        """Compute the raw outputs of every row and network, to which the head applies its links. Shape: (B, M, P).
+        """Compute the raw outputs, the inputs of the head, for each row and network. Shape: (B, M, n_raw).
 
         Parameters
         ----------
@@ -143,11 +152,11 @@ class CountModel(nn.Module):
             raise ConfigError(f"backbone must return features of shape {expected_shape}, got {tuple(features.shape)}.")
         return self.projection(features)
 
-    def multiply_adds(self, x: Tensor) -> float:
-        """Estimate the multiply-adds of the largest operation on these rows, for `threads_for`. Shape: x (B, ...).
+    def estimate_multiply_adds(self, x: Tensor) -> float:
+        """Estimate the multiply-adds of the largest matrix product for a batch `x`, to choose a number of threads.
 
-        For tables, each row meets each weight once. Networks for other inputs apply their weights at many positions, so
-        the estimate is infinity.
+        For tables, this is the number of rows times the size of the largest weight matrix. For other inputs it is
+        infinity, because their networks apply the same weights at many positions.
         """
         return len(x) * self._largest_weight if holds_table_rows(x) else float("inf")
 
@@ -155,25 +164,25 @@ class CountModel(nn.Module):
         return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))
 
     def mixture(self, x: Tensor, exposure: Tensor | None = None) -> Mixture:
-        """Predict the distribution of every row: the mixture of all networks with equal weights. Batch shape: (B,).
+        """Predict the distribution of each row: the mixture of all networks with equal weights. Batch shape: (B,).
 
         Parameters
         ----------
         x : Tensor
             Inputs, (B, ...).
         exposure : Tensor, shape (B,), optional
-            The known scale of each row.
+            The exposure of each row, such as days observed, which multiplies the location.
         """
         return Mixture(self(x, exposure))
 
 
 def _check_backbone(backbone: nn.Module, n_networks: int) -> None:
-    """Raise an error if a backbone is invalid, as far as that shows without computing features."""
+    """Raise an error if a backbone lacks `output_dim` or `reset`, or has another number of networks."""
     name = f"backbone {backbone.__class__.__name__}"
     check_integer(f"output_dim of {name}, the width of its features,", getattr(backbone, "output_dim", None), minimum=1)
     if not callable(getattr(backbone, "reset", None)):
         raise ConfigError(
-            f"{name} must have a method reset(streams) that draws weights, one random stream per network."
+            f"{name} must have a method reset(generators) that draws weights, one random generator per network."
         )
     for module in backbone.modules():
         if isinstance(module, NetworkList | Linear | MLP) and module.n_networks != n_networks:

@@ -1,4 +1,4 @@
-"""`OptimizerOptions`: how the weights of networks are updated. Options are validated without importing torch."""
+"""`OptimizerOptions`: the options of the optimizer, which are validated without importing torch."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from ddpn.runtime.validation import check_choice, check_integer, check_number, i
 class OptimizerOptions:
     """Options of the optimizer, shared by `NetworkOptions` and `TrainingConfig`.
 
-    `ddpn.networks.training.TrainingConfig` documents them.
+    They are documented in `ddpn.networks.training.TrainingConfig`.
     """
 
     lr: float = 2e-3

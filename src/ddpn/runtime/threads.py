@@ -89,8 +89,8 @@ _WITHOUT_ONEDNN = _WithoutOneDNN()
 def threads_for(multiply_adds: float) -> AbstractContextManager[None]:
     """Return a context manager in which torch uses one thread if operations are small.
 
-    `multiply_adds` is the size of the largest operation, which `CountModel.multiply_adds` estimates. If it is at least
-    `MIN_THREADED_MULTIPLY_ADDS`, the user's number of threads is used.
+    `multiply_adds` is the size of the largest operation, which `CountModel.estimate_multiply_adds` estimates. If it is
+    at least `MIN_THREADED_MULTIPLY_ADDS`, the user's number of threads is used.
     """
     return nullcontext() if multiply_adds >= MIN_THREADED_MULTIPLY_ADDS else single_thread()
 

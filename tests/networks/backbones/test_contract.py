@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ddpn.networks.backbones import BACKBONES, NetworkList
-from ddpn.networks.backbones.members import make_generators
+from ddpn.networks.backbones.layers import make_generators
 from ddpn.runtime.errors import ConfigError
 
 _RANDOM = torch.Generator().manual_seed(0)

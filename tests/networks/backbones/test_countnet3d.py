@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ddpn.networks.backbones.countnet3d import CountNet3D
-from ddpn.networks.backbones.members import make_generators
+from ddpn.networks.backbones.layers import make_generators
 from ddpn.runtime.errors import InputError
 
 SMALL = {"n_classes": 3, "widths": (8, 16), "hidden": (12, 6)}

@@ -10,7 +10,7 @@ import torch
 
 from ddpn.networks.backbones import EfficientNet, Text, ViT
 from ddpn.networks.backbones.images import ImageNormalization
-from ddpn.networks.backbones.members import make_generators
+from ddpn.networks.backbones.layers import make_generators
 from ddpn.networks.backbones.pretrained import load_tokenizer
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
@@ -58,7 +58,7 @@ def test_a_split_changes_nothing(kind, frozen, monkeypatch):
     """Compare the same weights, split and whole."""
     make, _, x = KINDS[kind]
     tail = make_whole_network(kind).tail
-    monkeypatch.setattr(f"{make.__module__}.make_loader", lambda *_: lambda: copy.deepcopy(tail.networks[0]))
+    monkeypatch.setattr(f"{make.__module__}.make_encoder_factory", lambda *_: lambda: copy.deepcopy(tail.networks[0]))
     cut = make(hidden=(8, 4), frozen=frozen)
     cut.tail.perceptron.load_state_dict(tail.perceptron.state_dict())
     torch.testing.assert_close(cut.eval()(x), tail(x), rtol=1e-4, atol=1e-5)

@@ -45,9 +45,9 @@ def test_distribution_and_loss_have_the_shape_of_the_rows(head):
     assert dist.event_shape == ()
     for y_shape in ((7, 1), (7, 5), (1,), ()):
         assert head.loss(raw, torch.full(y_shape, 2)).shape == (7, 5)
-    assert len(head.sees) == head.n_raw
-    assert set(head.sees) <= {"features", "detached"}
-    assert head.sees[0] == "features"
+    assert len(head.projection_inputs) == head.n_raw
+    assert set(head.projection_inputs) <= {"features", "detached"}
+    assert head.projection_inputs[0] == "features"
     assert type(dist.support) is type(head.support)
     assert dist.sample().shape == (7, 5)
 

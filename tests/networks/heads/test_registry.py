@@ -59,6 +59,13 @@ def test_a_head_must_be_registered_under_its_name(monkeypatch):
         make_head("other")
 
 
+def test_the_old_name_of_projection_inputs_is_refused():
+    with pytest.raises(TypeError, match=r"Old\.sees is called projection_inputs since ddpn 0\.4"):
+
+        class Old(LogRate):
+            sees = ("features",)
+
+
 def test_only_heads_that_ask_for_it_are_candidates_of_the_constant():
     assert not LogRate.is_baseline
     assert [name for name, head in HEADS.items() if head.is_baseline] == [
@@ -72,7 +79,7 @@ def test_a_minimal_head_has_defaults_for_the_rest():
     assert LogRate.parameter_names == ("raw 0",)
     assert LogRate.is_count
     assert LogRate.has_glm
-    assert LogRate().sees == ("features",)
+    assert LogRate().projection_inputs == ("features",)
     y, exposure = torch.tensor([0, 3, 4, 1]), torch.tensor([1.0, 2.0, 2.0, 0.5])
     minimal, shipped = LogRate(), make_head("poisson")
     raw = torch.tensor([0.3])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ddpn.networks.backbones.members import make_generators
+from ddpn.networks.backbones.layers import make_generators
 from ddpn.networks.training import CountRows, PerNetworkRows, StreamedRows, TrainingConfig
 from ddpn.networks.training.batches import AUGMENTED_ROWS, MemoryBatches
 from ddpn.networks.training.config import WHOLE_BATCH, WorkerShard
@@ -51,7 +51,7 @@ def test_inputs_are_changed_some_at_a_time_without_a_further_copy():
         sizes.append(len(x))
         return x + 1.0
 
-    batches = MemoryBatches(on_device, batch_size=3, augment=change, unchanged=rows.X)
+    batches = MemoryBatches(on_device, batch_size=3, augment=change, original_inputs=rows.X)
     assert batches.sample.X.data_ptr() == on_device.X.data_ptr()
     for epoch in (1, 2):
         batches.begin(epoch)
@@ -75,8 +75,8 @@ def test_an_epoch_has_whole_batches_and_no_row_twice(n):
 def test_the_shares_of_all_processes_are_the_batch():
     data, world = make_numbered_rows(16, weight=True), 3
 
-    def epoch(share: WorkerShard) -> list[CountRows]:
-        return list(MemoryBatches(data, 8, share=share).epoch(make_generators([1, 2])))
+    def epoch(shard: WorkerShard) -> list[CountRows]:
+        return list(MemoryBatches(data, 8, shard=shard).epoch(make_generators([1, 2])))
 
     whole = epoch(WHOLE_BATCH)
     shares = [epoch(WorkerShard(rank, world)) for rank in range(world)]
@@ -142,7 +142,7 @@ def test_every_network_sees_its_own_rows_only_and_all_of_them_in_time(rows):
     batches = MemoryBatches(per_network.sample, 8, positions=per_network.train)
     assert batches.steps == 14 // 8
     streams = [torch.Generator().manual_seed(m) for m in range(N_NETWORKS)]
-    seen = torch.cat([index for _ in range(60) for index in batches.indices(streams)], dim=1)
+    seen = torch.cat([index for _ in range(60) for index in batches.draw_positions(streams)], dim=1)
     for network in range(N_NETWORKS):
         assert set(seen[network].tolist()) == set(per_network.train[network].tolist())
 

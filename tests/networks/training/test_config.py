@@ -84,11 +84,11 @@ def test_devices_that_do_not_exist_are_refused(fresh, rows, monkeypatch):
         with pytest.raises(ConfigError, match=f"^device must .*, got '{device}'"):
             Runtime(device)
     many = Runtime("cpu")
-    many.share = WorkerShard(rank=1, world=5)
+    many.shard = WorkerShard(rank=1, world=5)
     with pytest.raises(ConfigError, match=r"^batch_size must be at least the number of processes, 5"):
         Training(fresh((0,)), rows(20), None, TrainingConfig(batch_size=4), many)
     monkeypatch.setitem(sys.modules, "accelerate", None)
-    assert Runtime("cpu").share == WHOLE_BATCH, "one process does without accelerate"
+    assert Runtime("cpu").shard == WHOLE_BATCH, "one process does without accelerate"
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match=r"pip install 'ddpn\[distributed\]'"):
         Runtime("cpu")
@@ -110,7 +110,7 @@ def run_process(rank: int, port: int, folder: Path) -> None:
     environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ |= {name: str(value) for name, value in environment.items()}
     runtime = Runtime("cpu")
-    assert runtime.share == WorkerShard(rank, 2)
+    assert runtime.shard == WorkerShard(rank, 2)
     runtime.wait()
     save_file(collect_outcome(), folder / f"weights.{rank}")
     config._leave_process_group()

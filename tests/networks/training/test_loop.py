@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ddpn.metrics import crps
 from ddpn.networks.backbones import MLP, NetworkList
-from ddpn.networks.backbones.members import Frozen
+from ddpn.networks.backbones.layers import Frozen
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import CountRows, Runtime, TrainingConfig, fit, loop
@@ -284,7 +284,7 @@ class Plain(nn.Linear):
 
 
 def test_networks_are_captured_on_one_gpu_if_all_of_them_say_so(training_to_capture):
-    gpu = SimpleNamespace(device=torch.device("cuda"), share=WHOLE_BATCH)
+    gpu = SimpleNamespace(device=torch.device("cuda"), shard=WHOLE_BATCH)
     frozen, other = Frozen(nn.Linear(2, 2), row_axes=1), NetworkList(lambda: nn.Linear(2, 2), 2)
     for model, expected in (
         (training_to_capture.model, True),

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ddpn.distributions import DoublePoisson
 from ddpn.networks.backbones import MLP, FineTuned, NetworkList
 from ddpn.networks.backbones.fine_tuned import NetworkTail
-from ddpn.networks.backbones.members import Frozen
+from ddpn.networks.backbones.layers import Frozen
 from ddpn.networks.heads import DoublePoissonHead, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import CountRows, History, Runtime, TrainingConfig, fit

@@ -1,4 +1,4 @@
-"""Backbones: modules that turn inputs into features, for all networks of an ensemble at once."""
+"""Backbones: modules that map inputs to features, for all networks of an ensemble at once."""
 
 from collections.abc import Callable
 from inspect import signature
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from ddpn.networks.backbones.members import MLP, Linear, NetworkList
+from ddpn.networks.backbones.layers import MLP, Linear, NetworkList
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_on_use
 from ddpn.runtime.validation import Registry
@@ -41,9 +41,10 @@ BACKBONES = Registry(
 
 
 def check_table_backbone(backbone: str | Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """Return the function or class that builds a backbone for tables, given itself or its name in `BACKBONES`.
+    """Return the class or function that builds a backbone for tables.
 
-    Raise a `ConfigError` unless it can be called with `n_in` and `n_networks`.
+    `backbone` is this class or function, or its name in `BACKBONES`. Raise a `ConfigError` if it does not accept the
+    keyword arguments `n_in` and `n_networks`.
     """
     make = BACKBONES.find(backbone) if isinstance(backbone, str) else backbone
     try:

@@ -1,8 +1,9 @@
-"""Networks for point clouds: a PointNet for each beam, with the beam's class and bounding box (CountNet3D, Appendix B).
+"""The CountNet3D backbone (Appendix B of the paper) for point clouds: PointNets over the beams of a scene.
 
-A packed beam is a float32 matrix; a batch x has shape (B, 2 + N, 4). Row 0 is [geometry class, center x, y, z], row 1
-is [0, extent x, y, z], and each other row is a point [1, x, y, z] or padding (zeros). Center and extent describe the
-box around all visible points.
+A beam is a group of points with a geometry class and a bounding box. It is packed into a float32 matrix with 2 + N rows
+for N points, and 4 columns. Row 0 is [geometry class, center x, y, z], and row 1 is [0, extent x, y, z], where center
+and extent describe the bounding box. Every other row is a point [1, x, y, z] or padding (zeros). A batch of B beams has
+shape (B, 2 + N, 4).
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.members import MLP, Linear, check_dtype, check_rows, check_widths
+from ddpn.networks.backbones.layers import MLP, Linear, check_dtype, check_rows, check_widths
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_integer
 
@@ -29,12 +30,12 @@ _BEAMS = "a tensor of packed beams (B, 2 + N, 4), or (B, M, 2 + N, 4) with beams
 class CountNet3D(nn.Module):
     """A backbone of M networks for packed beams of N points.
 
-    Shape: (B, 2 + N, 4) or (B, M, 2 + N, 4) -> (B, M, hidden[-1]).
+    Shape: (B, 2 + N, 4), or (B, M, 2 + N, 4) with separate beams for each network -> (B, M, hidden[-1]).
 
-    Each point, relative to the centre of its beam, passes through layers of these `widths`. The maximum of each feature
-    over the points describes the cloud; it depends neither on the order of the points nor on padding. These
-    maxima, an embedding of the geometry class, the centre and the extent then pass through a perceptron with `hidden`
-    widths.
+    Every point, relative to the centre of its beam, is encoded by layers of the given `widths`. Each feature is then
+    replaced by its maximum over all points, which depends neither on their order nor on padding. These maxima are
+    concatenated with an embedding of the geometry class, the centre and the extent, and passed through a perceptron
+    with `hidden` widths.
 
     Parameters
     ----------
@@ -43,9 +44,9 @@ class CountNet3D(nn.Module):
     n_networks : int
         M, the number of networks.
     widths : sequence of int
-        Widths of the layers for points.
+        The widths of the layers that encode points.
     hidden : sequence of int
-        Widths of the perceptron.
+        The widths of the perceptron.
 
     Examples
     --------
@@ -72,10 +73,10 @@ class CountNet3D(nn.Module):
         self.mlp = MLP(n_in=widths[-1] + _EMBEDDING_WIDTH + 6, hidden=hidden, n_networks=n_networks)
         self.output_dim = self.mlp.output_dim
 
-    def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw new weights, with one random generator per network."""
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        """Draw new weights, using one random generator per network."""
         for layer in (*self.points, self.embedding, self.mlp):
-            cast(Linear, layer).reset(streams)
+            cast(Linear, layer).reset(generators)
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
@@ -99,7 +100,10 @@ class CountNet3D(nn.Module):
                 raise InputError(f"x must hold geometry classes 0 to {self.n_classes - 1}, got {unknown_class:g}.")
 
     def _pool_points(self, rows: Tensor) -> Tensor:
-        """Take the maximum of each feature over the points of a beam (0 if it has none). Shape: (B, M, widths[-1])."""
+        """Encode the points of each beam and take the maximum of each feature over them, 0 for a beam without points.
+
+        Shape: (B, M, 2 + N, 4) -> (B, M, widths[-1]).
+        """
         if torch.is_grad_enabled():
             return self._encode_points(rows)
         # Thousands of beams may be predicted at once, so point features are computed for a few beams at a time.

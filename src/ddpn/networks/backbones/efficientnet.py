@@ -1,4 +1,4 @@
-"""`EfficientNet`, an image network for small machines, with ImageNet weights from a Python package."""
+"""`EfficientNet`, an image backbone for small machines, with ImageNet weights from a Python package."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ddpn.networks.backbones.fine_tuned import FineTuned, NetworkTail
 from ddpn.networks.backbones.images import IMAGES, ImageNormalization
-from ddpn.networks.backbones.members import DeepCopyFactory, Frozen
+from ddpn.networks.backbones.layers import DeepCopyFactory, Frozen
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_choice
 
@@ -22,25 +22,26 @@ POOLINGS = {"mean": _WIDTH, "stages": 2 * (sum(_STAGE_CHANNELS.values()) + _WIDT
 
 
 class EfficientNet(FineTuned):
-    """An EfficientNet-Lite0, which turns images into features for every network.
+    """A backbone of M EfficientNet-Lite0 networks, each followed by a perceptron, for images.
 
-    Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) -> (B, M, hidden[-1]). With frozen="all", the trunk returns (B, F).
+    Shape: uint8 images (B, 3, size, size), or (B, M, 3, size, size) with separate images for each network -> features
+    (B, M, hidden[-1]).
 
     Parameters
     ----------
     pretrained : bool
-        Use ImageNet's weights.
+        Start from ImageNet weights instead of random ones.
     frozen : {"none", "all"}
-        With "all", only the perceptron is trained. With "none", everything is trained except the statistics of batch
-        norms: statistics of a few thousand images are worse than ImageNet's, and every network and its averaged
-        weights would need separate ones.
+        With "all", only the perceptrons are trained, and all networks share one EfficientNet. With "none", everything
+        is trained except the statistics of batch norms: statistics of a few thousand images are worse than ImageNet's,
+        and every network and its averaged weights would need separate ones.
     hidden : sequence of int
-        Widths of the perceptron of each network.
+        The widths of each perceptron.
     n_networks : int
         M, the number of networks.
     pooling : {"mean", "stages"}
-        "mean" averages the last features over the image. "stages" takes means and standard deviations of the features
-        of several stages, which contain more information about amounts.
+        "mean" averages the features of the last stage over the image. "stages" uses means and standard deviations of
+        the features of several stages, which contain more information about amounts.
     """
 
     def __init__(
@@ -77,9 +78,9 @@ def _build_efficientnet(pretrained: bool, pooling: str) -> "Features":
 
 
 class Features(nn.Module):
-    """An EfficientNet without its classifier: it returns pooled features. Shape: (B, 3, S, S) -> (B, F)."""
+    """An EfficientNet without its classifier, which returns pooled features. Shape: (B, 3, size, size) -> (B, F)."""
 
-    capturable, takes = True, IMAGES
+    capturable, input_description = True, IMAGES
 
     def __init__(self, network: nn.Module, pooling: str) -> None:
         super().__init__()
@@ -88,7 +89,7 @@ class Features(nn.Module):
         self.train()
 
     def train(self, mode: bool = True) -> "Features":
-        """Set the mode of all modules but batch norms, which always use their stored statistics."""
+        """Set training or evaluation mode, but keep batch norms in evaluation mode, with their stored statistics."""
         super().train(mode)
         for module in self.modules():
             if isinstance(module, nn.BatchNorm2d):

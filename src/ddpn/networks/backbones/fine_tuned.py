@@ -1,20 +1,20 @@
-"""A pretrained network in two parts: a frozen trunk that networks share, and a tail that each network trains."""
+"""Backbones for fine-tuning: a frozen trunk that all networks share, and a trainable tail for each network."""
 
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.members import MLP, Frozen, NetworkList
+from ddpn.networks.backbones.layers import MLP, Frozen, NetworkList
 
 
 class NetworkTail(nn.Module):
-    """The part that each network trains: an optional module that `make` builds, then a perceptron (Appendix B).
+    """The trainable part of M fine-tuned networks: an optional module per network, then a perceptron per network.
 
-    `width` is the number of features that this module returns, or of the input without a module. `row_axes` is the
-    number of axes of an input row.
+    `make` builds the module of one network; None means no module. `width` is the number of features that enter each
+    perceptron, and `row_axes` the number of axes of an input row.
 
-    Shape: (B, ...) or (B, M, ...) -> (B, M, hidden[-1]).
+    Shape: (B, ...), or (B, M, ...) with separate rows for each network -> (B, M, hidden[-1]).
     """
 
     def __init__(
@@ -31,29 +31,29 @@ class NetworkTail(nn.Module):
         self.perceptron = MLP(n_in=width, hidden=hidden, n_networks=n_networks)
         self.output_dim = self.perceptron.output_dim
 
-    def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw new weights with one random generator per network; pretrained weights are the same for all networks."""
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        """Draw new weights, using one random generator per network. Pretrained weights are restored, not drawn."""
         if self.networks is not None:
-            self.networks.reset(streams)
-        self.perceptron.reset(streams)
+            self.networks.reset(generators)
+        self.perceptron.reset(generators)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.perceptron(x if self.networks is None else self.networks(x))
 
 
 class FineTuned(nn.Module):
-    """A frozen trunk that all networks share, and a tail for each network.
+    """A frozen trunk that all networks share, followed by a trainable tail for each network.
 
-    To train on the same rows many times, compute the output of the `trunk` once and train the `tail` on it.
+    If the same rows are used many times, compute the output of the `trunk` once and train the `tail` on it.
 
-    Shape: (B, ...) or (B, M, ...) -> (B, M, output_dim).
+    Shape: (B, ...), or (B, M, ...) with separate rows for each network -> (B, M, output_dim).
 
     Parameters
     ----------
     trunk : Frozen or None
         The shared part, whose weights are not trained.
     tail : NetworkTail
-        The part that each network trains.
+        The part that is trained separately for each network.
     """
 
     def __init__(self, trunk: Frozen | None, tail: NetworkTail) -> None:
@@ -61,9 +61,9 @@ class FineTuned(nn.Module):
         self.trunk, self.tail = trunk, tail
         self.output_dim = tail.output_dim
 
-    def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw new weights of the tail with one random generator per network; the trunk keeps its weights."""
-        self.tail.reset(streams)
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        """Draw new weights of the tail, using one random generator per network. The trunk keeps its weights."""
+        self.tail.reset(generators)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.tail(x if self.trunk is None else self.trunk(x))

@@ -1,4 +1,4 @@
-"""The input of image networks: bytes, normalised as ImageNet's."""
+"""Normalisation of uint8 images with the statistics of ImageNet."""
 
 from typing import cast
 
@@ -15,9 +15,9 @@ IMAGES = "a uint8 tensor of RGB images (B, 3, S, S), or (B, M, 3, S, S) with ima
 
 
 class ImageNormalization(nn.Module):
-    """Converts images of bytes from 0 to 255 to floats with about mean 0 and variance 1 per channel.
+    """Converts uint8 images to floats, with the mean and standard deviation of ImageNet's channels.
 
-    Shape: (..., 3, S, S) -> (..., 3, S, S).
+    Shape: (..., 3, size, size) -> (..., 3, size, size).
     """
 
     def __init__(self) -> None:

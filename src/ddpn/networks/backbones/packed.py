@@ -1,4 +1,4 @@
-"""Packed rows of tables: inputs that are 0 or 1 take one bit each, so that many training rows fit into memory."""
+"""Packed rows of tables, which store inputs that are 0 or 1 as single bits to save memory."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,25 +7,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from ddpn.networks.backbones.members import MLP
+from ddpn.networks.backbones.layers import MLP
 
 #: Bytes of a float32. The length of a packed row is a multiple of it, so that bytes can be viewed as float32.
 _FLOAT32_BYTES = 4
 
 
 class InputPacking(nn.Module):
-    """Packs float32 rows of a table into bytes: first the numbers, then one bit per other input.
+    """Packs float32 rows into bytes: first the numeric inputs, then one bit for each input that is 0 or 1.
 
-    As a module, it unpacks them again.
-
-    Shape of `forward`: (..., bytes) -> (..., width).
+    `pack` packs rows. Calling the module unpacks them. Shape: (..., bytes) -> (..., width).
 
     Parameters
     ----------
     width : int
         The number of inputs.
     numbers : sequence of int
-        Positions of the inputs that are arbitrary numbers. All other inputs are 0 or 1.
+        The positions of numeric inputs. All other inputs must be 0 or 1.
 
     Examples
     --------
@@ -57,7 +55,7 @@ class InputPacking(nn.Module):
         blocks : iterable of arrays, shape (rows of the block, width)
             Inputs in float32.
         rows : int
-            The total number of rows.
+            The total number of rows in all blocks.
 
         Returns
         -------
@@ -78,18 +76,18 @@ class InputPacking(nn.Module):
 
 
 class UnpackedInputs(nn.Module):
-    """A backbone that unpacks packed rows of a table, and then calls another backbone.
+    """A backbone that unpacks packed rows and passes them to another backbone.
 
-    Shape: (B, bytes) or (B, M, bytes) -> (B, M, output_dim), for B rows and M networks.
+    Shape: (B, bytes), or (B, M, bytes) with separate rows for each of M networks -> (B, M, output_dim).
     """
 
     def __init__(self, backbone: MLP, packing: InputPacking) -> None:
         super().__init__()
         self.packing, self.backbone, self.output_dim = packing, backbone, backbone.output_dim
 
-    def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw new weights, with one random generator per network."""
-        self.backbone.reset(streams)
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        """Draw new weights, using one random generator per network."""
+        self.backbone.reset(generators)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() == 2:
@@ -99,5 +97,5 @@ class UnpackedInputs(nn.Module):
 
 
 def holds_table_rows(x: Tensor) -> bool:
-    """Return True if `x` holds rows of a table, packed or not, rather than token ids, images or point clouds."""
+    """Return True if the batch `x` holds rows of a table, packed or not, rather than texts, images or point clouds."""
     return x.dim() == 2 and (x.is_floating_point() or x.dtype == torch.uint8)

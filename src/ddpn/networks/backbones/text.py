@@ -1,4 +1,4 @@
-"""`Text`, a pretrained transformer of texts."""
+"""`Text`, a backbone for texts, based on a pretrained transformer."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.pretrained import make_loader
+from ddpn.networks.backbones.pretrained import make_encoder_factory
 from ddpn.networks.backbones.transformer import Encoder, Transformer
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
@@ -18,31 +18,32 @@ _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 class Text(Transformer):
-    """A pretrained transformer for texts, which turns token ids into features for every network.
+    """A backbone of M fine-tuned transformers for texts, each followed by a perceptron.
 
-    Shape: ids (B, L) or (B, M, L), padded with the pad_token_id of the configuration -> (B, M, hidden[-1]). The trunk
-    returns hidden states with the mask as the last channel, (B, L, H + 1); with frozen="all", it returns their average,
-    (B, H).
+    Shape: token ids (B, tokens), or (B, M, tokens) with separate texts for each network -> features (B, M, hidden[-1]).
+    Short texts are padded with the configuration's pad_token_id. The output of the `trunk`, which can be computed in
+    advance, holds the hidden states of all tokens and a mask as the last channel, (B, tokens, width + 1). With
+    frozen="all" it holds the pooled features, (B, width).
 
     Parameters
     ----------
     pretrained : str or None
-        A model name of the hub, a folder, or "package:NAME/FOLDER" inside an installed package.
+        A model name of the Hugging Face hub, a folder, or "package:NAME/FOLDER" inside an installed package.
     config : transformers configuration or dict, optional
-        The configuration of a model with random weights, used instead of `pretrained`. A dict has a `model_type`.
+        The configuration of a model with random weights, used instead of `pretrained`. A dict must have a `model_type`.
     frozen : int, "all" or "none"
-        The number of first blocks that are shared and not trained, together with the embeddings. A negative number
-        counts from the end. Default: all but the last block.
+        The number of transformer blocks, from the first, that are shared by all networks and not trained, together with
+        the embeddings. A negative number counts from the end. Default: all but the last block.
     hidden : sequence of int
-        Widths of the perceptron of each network.
+        The widths of each perceptron.
     n_networks : int
         M, the number of networks.
     pooling : {"mean", "cls", "pooler"}
-        The features of a text: the average of the hidden states of all tokens but padding, the hidden state of the
-        first token, or the output of the model's own pooling layer, if it has one.
+        The features of a text: the average hidden state of its tokens, the hidden state of its first token, or the
+        output of the model's own pooling layer, if it has one.
     dropout : bool
-        Train with the model's dropout, also in frozen blocks; their output can then not be computed in advance.
-        Default: no dropout.
+        Whether to train with the model's dropout, also in frozen blocks. The output of these can then not be computed
+        in advance.
     """
 
     def __init__(
@@ -56,17 +57,18 @@ class Text(Transformer):
         pooling: str = "mean",
         dropout: bool = False,
     ) -> None:
-        make = make_loader(partial(TokenEncoder, pooling=pooling), pretrained, config, dropout)
+        make = make_encoder_factory(partial(TokenEncoder, pooling=pooling), pretrained, config, dropout)
         super().__init__(make, frozen=frozen, hidden=hidden, n_networks=n_networks, dropout=dropout)
 
 
 class TokenEncoder(Encoder):
-    """An encoder of texts: token ids from 0 to `words` - 1.
+    """An encoder that maps the token ids of texts to features.
 
-    `pad` is the id of padding, and `positions` the largest number of tokens of a text, None if it is not limited.
+    `vocabulary_size` is the number of token ids, `pad` is the id of padding, and `max_tokens` is the largest number of
+    tokens of a text, or None if it is unlimited.
     """
 
-    takes = "a tensor of token ids (B, L), or (B, M, L) with ids of each network"
+    input_description = "a tensor of token ids (B, L), or (B, M, L) with ids of each network"
     states = (
         "hidden states (B, L, H + 1), or (B, M, L, H + 1) with states of each network, as backbone.trunk(ids) gives"
     )
@@ -84,40 +86,43 @@ class TokenEncoder(Encoder):
         if not is_integer(pad) or not 0 <= pad < words:
             most = f"{words}, the model's number of tokens"
             raise ConfigError(f"pad_token_id of the configuration must be an id below {most}, got {pad!r}.")
-        self.pad, self.words = int(pad), words
+        self.pad, self.vocabulary_size = int(pad), words
         # None if the model uses relative positions.
-        self.positions: int | None = None
+        self.max_tokens: int | None = None
         for name, module in model.named_modules():
             if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITIONS:
                 # RoBERTa numbers positions from the padding index on.
                 taken = 0 if module.padding_idx is None else module.padding_idx + 1
-                self.positions = int(getattr(model.config, "max_position_embeddings", module.num_embeddings)) - taken
+                self.max_tokens = int(getattr(model.config, "max_position_embeddings", module.num_embeddings)) - taken
                 break
 
-    def example(self) -> Tensor:
-        """Make two texts of token ids, of which one has padding."""
+    def make_example(self) -> Tensor:
+        """Make a batch of two short texts, one of them with padding."""
         ids = torch.full((2, 6), self.pad)
-        ids[0], ids[1, :3] = (1 + self.pad) % self.words, (2 + self.pad) % self.words
+        ids[0], ids[1, :3] = (1 + self.pad) % self.vocabulary_size, (2 + self.pad) % self.vocabulary_size
         return ids
 
     def compute_states(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the hidden states of the tokens, without the columns that are padding in every row."""
+        """Compute the hidden state of each token, and a mask that is False for padding.
+
+        Trailing positions that are padding in all texts are removed first.
+        """
         ids = self._trim_padding(x)
         keep = ids != self.pad
         return self.model(input_ids=ids.long(), attention_mask=keep.long()).last_hidden_state, keep
 
     def _trim_padding(self, ids: Tensor) -> Tensor:
-        """Remove trailing columns that are padding in every row; keep at least one column."""
+        """Validate token ids and remove trailing columns that are padding in all texts; keep at least one column."""
         if ids.dtype not in _INTEGERS or 0 in ids.shape:
             raise InputError(f"x must hold at least one integer token id, got {ids.dtype} of shape {tuple(ids.shape)}.")
         columns = torch.arange(1, ids.shape[1] + 1, device=ids.device)
         last = ((ids != self.pad).any(0) * columns).max()
         # All values are read at once, so that the host waits for the GPU only once.
         longest, low, high = torch.stack([last, *(extreme.long() for extreme in ids.aminmax())]).tolist()
-        if low < 0 or high >= self.words:
-            must, got = f"hold token ids from 0 to {self.words - 1}", low if low < 0 else high
+        if low < 0 or high >= self.vocabulary_size:
+            must, got = f"hold token ids from 0 to {self.vocabulary_size - 1}", low if low < 0 else high
             raise InputError(f"x must {must}, got {got}. Use the tokenizer of this model.")
-        if self.positions is not None and longest > self.positions:
-            most, remedy = f"at most {self.positions} tokens", f"Tokenise with max_length={self.positions}."
+        if self.max_tokens is not None and longest > self.max_tokens:
+            most, remedy = f"at most {self.max_tokens} tokens", f"Tokenise with max_length={self.max_tokens}."
             raise InputError(f"x must hold texts of {most}, got {longest}. {remedy}")
         return ids[:, : max(1, longest)]

@@ -1,4 +1,4 @@
-"""Transformers in two parts: encoders whose first blocks can be frozen and shared (Appendix B)."""
+"""Transformer backbones that are fine-tuned: the first blocks can be frozen and shared by all networks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.networks.backbones.fine_tuned import FineTuned, NetworkTail
-from ddpn.networks.backbones.members import Frozen
+from ddpn.networks.backbones.layers import Frozen
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, is_integer
 
@@ -20,11 +20,11 @@ _LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f
 
 
 class Pool(nn.Module):
-    """Pools the hidden states of the L tokens of a row into H features. Shape: (B, L, H) -> (B, H).
+    """Pools the hidden states of all tokens into one feature vector per row. Shape: (B, tokens, width) -> (B, width).
 
-    `pooling` is one of `TOKEN_POOLINGS`, and `pooler` the layer that the pretrained model applies to its first token.
-    With a mask, "mean" averages over the tokens in the mask (zeros if there are none). Without a mask, the first token
-    is the class token, which "mean" leaves out.
+    `pooling` is one of `TOKEN_POOLINGS`, and `pooler` is the pooling layer of the pretrained model, if any. "mean"
+    averages over the tokens in the mask. Without a mask it averages over all tokens but the first, which is the class
+    token.
     """
 
     def __init__(self, pooling: str, pooler: nn.Module | None) -> None:
@@ -47,13 +47,13 @@ class Pool(nn.Module):
 
 
 class Encoder(nn.Module, ABC):
-    """The base class of transformers that read one kind of input, such as texts, and return features (B, H).
+    """The base class of transformers that map one kind of input, such as texts, to features of shape (B, width).
 
-    After `keep_first_blocks`, only the embeddings and the first blocks are left. It then returns hidden states (B, L,
-    H), or (B, L, H + 1) with the mask as the last channel.
+    After a call of `keep_first_blocks`, the encoder instead returns the hidden states of all tokens, with the mask as
+    the last channel if there is one: shape (B, tokens, width) or (B, tokens, width + 1).
     """
 
-    takes: ClassVar[str]  # a description of the inputs, for messages
+    input_description: ClassVar[str]  # a description of the inputs, for messages
     states: ClassVar[str]  # a description of the hidden states, for messages
     capturable: bool = False
     has_mask: ClassVar[bool] = False
@@ -66,12 +66,15 @@ class Encoder(nn.Module, ABC):
         self.model, self.is_cut = model, False
 
     @abstractmethod
-    def example(self) -> Tensor:
-        """Make a small batch of inputs, with which the encoder is checked."""
+    def make_example(self) -> Tensor:
+        """Make a small batch of valid inputs, with which the encoder is tested."""
 
     @abstractmethod
     def compute_states(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Compute hidden states (B, L, H) and, with `has_mask`, a mask (B, L) of the tokens that are not padding."""
+        """Compute the hidden states (B, tokens, width), and a mask (B, tokens) that is False for padding.
+
+        The mask is None for encoders without `has_mask`.
+        """
 
     def forward(self, x: Tensor) -> Tensor:
         hidden, keep = self.compute_states(x)
@@ -83,7 +86,7 @@ class Encoder(nn.Module, ABC):
         return nn.functional.pad(with_mask, (0, 0, 0, x.shape[1] - hidden.shape[1]))
 
     def keep_first_blocks(self, n: int) -> "Encoder":
-        """Remove all but the embeddings and the first `n` blocks, in place; return this encoder."""
+        """Remove all blocks after the first `n` in place, with the final norm; return this encoder."""
         holder, name, blocks = find_blocks(self.model)
         setattr(holder, name, nn.ModuleList(list(blocks)[:n]))
         for norm in _LAST_NORMS:
@@ -93,7 +96,10 @@ class Encoder(nn.Module, ABC):
         return self
 
     def freeze(self, n: int) -> "Encoder":
-        """Exclude the embeddings and the first `n` blocks from training, but keep their dropout; return the encoder."""
+        """Exclude the embeddings and the first `n` blocks from training; return this encoder.
+
+        Their dropout stays active.
+        """
         norms = [getattr(self.model, name) for name in _LAST_NORMS if hasattr(self.model, name)]
         self.model.requires_grad_(False)
         for module in [*list(find_blocks(self.model)[2])[n:], *norms]:
@@ -102,9 +108,10 @@ class Encoder(nn.Module, ABC):
 
 
 class LastBlocks(nn.Module):
-    """The last part of an encoder that `make` builds: its blocks from number `n` on (from 0), norm and pooling.
+    """The last part of an encoder: all blocks from index `n`, the final norm and the pooling.
 
-    Shape: hidden states -> (B, H).
+    `make` builds the whole encoder. Shape: hidden states (B, tokens, width) -> features (B, width). If the encoder has
+    a mask, it is the last channel of the hidden states.
     """
 
     capturable = True
@@ -115,7 +122,7 @@ class LastBlocks(nn.Module):
         self.blocks = nn.ModuleList(list(find_blocks(encoder.model)[2])[n:])
         norms = [getattr(encoder.model, name) for name in _LAST_NORMS if hasattr(encoder.model, name)]
         self.norm = norms[0] if norms else nn.Identity()
-        self.has_mask, self.pool, self.takes = encoder.has_mask, encoder.pool, encoder.states
+        self.has_mask, self.pool, self.input_description = encoder.has_mask, encoder.pool, encoder.states
 
     def forward(self, states: Tensor) -> Tensor:
         # Hidden states may be stored in half precision.
@@ -132,14 +139,15 @@ class LastBlocks(nn.Module):
 
 
 def _build_and_freeze(make: Callable[[], Encoder], n: int) -> Encoder:
-    """Build an encoder by `make`, and freeze its embeddings and its first `n` blocks."""
+    """Build an encoder with `make`, and freeze its embeddings and its first `n` blocks."""
     return make().freeze(n)
 
 
 class Transformer(FineTuned):
-    """A transformer in two parts: `frozen` blocks, which all networks share, and blocks that each network trains.
+    """The base class of transformer backbones, with `frozen` blocks and blocks that are trained for each network.
 
-    With `dropout`, the output of frozen blocks differs in every step, so each network has its own copy of them.
+    All networks share the frozen blocks. With `dropout`, however, the output of these is random, so each network has
+    its own copy. `make` builds a whole encoder.
     """
 
     def __init__(
@@ -154,7 +162,7 @@ class Transformer(FineTuned):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # for the trunk, if it has random weights
             whole = make()
-        count, example = len(find_blocks(whole.model)[2]), whole.example()
+        count, example = len(find_blocks(whole.model)[2]), whole.make_example()
         n: Any = count if frozen == "all" else frozen
         tunes_all = n is None or n == "none"
         if not tunes_all and not (is_integer(n) and -count <= n <= count):
@@ -178,7 +186,7 @@ class Transformer(FineTuned):
 
 
 def find_blocks(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
-    """Find the list of blocks of a model; return the module that contains it, its name there, and the list."""
+    """Find the list of transformer blocks of a model; return its parent module, its attribute name and the list."""
     lists = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList)]
     if not lists:
         raise ConfigError(f"{type(model).__name__} has no list of blocks. Use a transformer such as bert or vit.")
@@ -189,30 +197,30 @@ def find_blocks(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
 
 @torch.no_grad()
 def _encode_example(whole: Encoder, example: Tensor) -> Tensor:
-    """Compute the features of an example; raise a `ConfigError` if the model cannot, before any training begins."""
+    """Compute the features of an example batch; raise a `ConfigError` if the model cannot be used as an encoder."""
     try:
         return whole.eval()(example)
     except Exception as error:
-        got = f"{type(error).__name__} from {type(whole.model).__name__} ({first_line(error)})"
+        got = f"{type(error).__name__} from {type(whole.model).__name__} ({get_first_line(error)})"
         must, remedy = "return hidden states", "Use an encoder such as bert for texts or vit for images."
         raise ConfigError(f"the model must {must}, got {got}. {remedy}") from error
 
 
 @torch.no_grad()
 def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: Tensor) -> None:
-    """Raise a `ConfigError` if the `first` and the `last` part together do not compute the `expected` features."""
+    """Raise a `ConfigError` if the two parts of a split encoder do not compute the `expected` features together."""
     try:
         got = last.eval()(first.eval()(example))
         worst = f"a difference of {float((expected - got).abs().max()):.2g}"
         good = torch.allclose(expected, got, atol=1e-4, rtol=1e-4)
     except Exception as error:  # blocks of some models have other arguments and results
-        good, worst = False, f"{type(error).__name__}: {first_line(error)}"
+        good, worst = False, f"{type(error).__name__}: {get_first_line(error)}"
     if not good:
         remedy = "Use frozen='none' or frozen='all' with this model."
         raise ConfigError(f"The model cannot be split between blocks, because its features change ({worst}). {remedy}")
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, for errors of other libraries."""
+def get_first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or the error's class name if the message is empty."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].rstrip(".:") if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""`ViT`, a pretrained vision transformer."""
+"""`ViT`, a backbone for images, based on a pretrained vision transformer."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,17 +8,19 @@ import torch
 from torch import Tensor
 
 from ddpn.networks.backbones.images import IMAGES, ImageNormalization
-from ddpn.networks.backbones.pretrained import make_loader
+from ddpn.networks.backbones.pretrained import make_encoder_factory
 from ddpn.networks.backbones.transformer import Encoder, Transformer
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
 
 
 class ViT(Transformer):
-    """A pretrained vision transformer, which turns images into features for every network.
+    """A backbone of M fine-tuned vision transformers for images, each followed by a perceptron.
 
-    Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S), where S is the model's image size -> (B, M, hidden[-1]). The trunk
-    returns hidden states (B, L, H); with frozen="all", it returns the average over the patches, (B, H).
+    Shape: uint8 images (B, 3, size, size), or (B, M, 3, size, size) with separate images for each network -> features
+    (B, M, hidden[-1]). The images must have the model's size. The output of the `trunk`, which can be computed in
+    advance, holds the hidden states of all tokens, (B, tokens, width). With frozen="all" it holds the pooled features,
+    (B, width).
 
     Parameters
     ----------
@@ -27,8 +29,8 @@ class ViT(Transformer):
     frozen : int, "all" or "none"
         As for `Text`. The default is "none", because the paper trains all blocks.
     pooling : {"mean", "cls", "pooler"}
-        The features of an image: the average of the hidden states of all patches, the hidden state of the class token,
-        or the output of the model's own pooling layer.
+        The features of an image: the average hidden state of its patches, the hidden state of the class token, or the
+        output of the model's own pooling layer.
     """
 
     def __init__(
@@ -42,14 +44,14 @@ class ViT(Transformer):
         pooling: str = "mean",
         dropout: bool = False,
     ) -> None:
-        make = make_loader(partial(ImageEncoder, pooling=pooling), pretrained, config, dropout)
+        make = make_encoder_factory(partial(ImageEncoder, pooling=pooling), pretrained, config, dropout)
         super().__init__(make, frozen=frozen, hidden=hidden, n_networks=n_networks, dropout=dropout)
 
 
 class ImageEncoder(Encoder):
-    """An encoder of images of `size` x `size` pixels."""
+    """An encoder that maps images of `size` x `size` pixels to features."""
 
-    takes = IMAGES
+    input_description = IMAGES
     states = "hidden states (B, L, H), or (B, M, L, H) with states of each network, as backbone.trunk(x) gives"
     capturable = True
 
@@ -65,12 +67,12 @@ class ImageEncoder(Encoder):
             raise ConfigError(f"the model must take square images, got {got}. {remedy}")
         self.size, self.normalize = int(sides[0]), ImageNormalization()
 
-    def example(self) -> Tensor:
-        """Make one uint8 image (1, 3, size, size) with many different values, with which the encoder is checked."""
+    def make_example(self) -> Tensor:
+        """Make a batch of one uint8 image with many different pixel values."""
         return (torch.arange(3 * self.size**2) % 251).view(1, 3, self.size, self.size).to(torch.uint8)
 
     def compute_states(self, x: Tensor) -> tuple[Tensor, None]:
-        """Compute the hidden states of the class token and the patches; the mask is None, as images need none."""
+        """Compute the hidden states of the class token and of all patches. The mask is None: images have no padding."""
         pixels = self.normalize(x)
         if len(x) == 0:
             raise InputError(f"x must hold at least one image, got shape {tuple(x.shape)}.")

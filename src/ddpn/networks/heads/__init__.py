@@ -1,7 +1,8 @@
-"""Heads: each turns a network's raw outputs into a distribution and defines the training objective.
+"""Heads: each converts the outputs of a network to a distribution and defines the training objective.
 
-A new likelihood is one new file and one line in `SHIPPED`, or `HEADS["name"] = MyHead` in your program. Importing this
-package and listing `HEADS` do not import torch: a head is imported on first use.
+A head implements a likelihood. To add one, write a subclass of `Head` and register it: add it to `SHIPPED` in this
+file, or set `HEADS["name"] = MyHead` in your program. Heads are imported on first use, so importing this package and
+listing `HEADS` do not import torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,15 +51,15 @@ __getattr__ = import_on_use(__name__, _MODULES)
 
 
 def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
-    """Make the head of a likelihood.
+    """Create the head of a likelihood.
 
     Parameters
     ----------
     likelihood : str or sequence of str
-        A name in `HEADS`. Several names make a mixture of these families per row.
+        A name in `HEADS`. Several names mean a mixture of these families in every row.
     **options
-        Options of the head, which its class documents. `components=K`, an option of every likelihood of counts, makes
-        a mixture of K distributions of that family.
+        Options of the head, which its class documents. Every likelihood of counts also has the option `components=K`,
+        for a mixture of K distributions of its family.
 
     Examples
     --------
@@ -102,14 +103,14 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
 
 
 def load_head(likelihood: str, options: Mapping[str, Any]) -> "Head":
-    """Make the head of a saved model; raise an `InputError` if one of its likelihoods is not registered."""
+    """Create the head of a saved model; raise an `InputError` if one of its likelihoods is not registered."""
     for name in (likelihood, *options.get("families", ())):
         HEADS.find_saved(name)
     return make_head(likelihood, **options)
 
 
 def check_likelihood(likelihood: Any) -> tuple[str, ...]:
-    """Return the names in `HEADS` of one likelihood or of a list of likelihoods, without importing torch.
+    """Validate a likelihood, one name or a list of names, and return it as a tuple of names. Import no torch.
 
     Raise a `ConfigError` for names that are not in `HEADS`.
     """

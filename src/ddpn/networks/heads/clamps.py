@@ -1,8 +1,8 @@
-"""Smooth bounds on raw outputs, which keep distributions in the range where they are computed exactly.
+"""Smooth bounds on raw outputs, which keep distributions in the range where they are computed accurately.
 
-Between its bounds, a smooth bound is exactly the identity. Beyond them it bends like an arctangent and ends pi/2
-further out. Value, slope and curvature are continuous. At a distance e outside, the slope is 1 / (1 + e^2), which is
-never 0: outputs that drift away get a gradient that brings them back, as they would not with a hard bound.
+Within its bounds, a smooth bound is the identity. At a distance e outside, it continues as arctan(e) and so moves at
+most pi/2 further. Value, slope and curvature are continuous. The slope is 1 / (1 + e^2), which is never 0, so outputs
+outside the bounds get a gradient that brings them back. With a hard bound, this gradient would be 0.
 """
 
 import math
@@ -30,65 +30,70 @@ _MAX_INVERTED_EXCESS = 1.0
 
 
 def bend(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
-    """Bound x smoothly: return it unchanged within [low, high], and bend it outside to stay within pi/2 of this range.
+    """Bound x smoothly: the identity within [low, high], continued outside by an arctangent that adds at most pi/2.
 
     Parameters
     ----------
     x : Tensor
         Raw outputs.
     low, high : float or Tensor
-        The lower and the upper bound, or one per element.
+        The bounds, for all elements or for each.
     """
     inside = _clamp(x, low, high)
     return inside + (x - inside).atan()
 
 
 def unbend(value: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
-    """Invert `bend`: return the x with bend(x) = value.
+    """Invert `bend`: return x such that bend(x) = value.
 
     Parameters
     ----------
     value : Tensor
-        The result of `bend`. For a value that `bend` cannot reach, such as infinity, x is finite and beyond the bound.
+        The result of `bend`. If `bend` cannot produce it, as for infinity, x is a finite number beyond the bound.
     low, high : float or Tensor
-        The lower and the upper bound, or one per element.
+        The bounds, for all elements or for each.
     """
     inside = _clamp(value, low, high)
     return inside + (value - inside).clamp(-_MAX_INVERTED_EXCESS, _MAX_INVERTED_EXCESS).tan()
 
 
 def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
-    """Compute log(exposure) + raw, where raw is bent to the range `LOG_MU`.
+    """Compute the log mean of each row: its raw output, bent to the range `LOG_MU`, plus the log of its exposure.
 
     Parameters
     ----------
     raw : Tensor
-        The raw output for the mean.
+        The raw output for the log mean at an exposure of 1.
     exposure : Tensor or None
-        The known scale of each row; None for 1.
+        The exposure of each row; None for 1.
     """
     log_mu = bend(raw, *LOG_MU)
     return log_mu if exposure is None else log_mu + exposure.to(raw.dtype).log()
 
 
 def highest_log_gamma(log_mu: Tensor) -> Tensor:
-    """Return the upper bound on log gamma at this log mu: gamma <= 100 mu, but the bound is between 10 and 1e4."""
+    """Return the upper bound on log gamma, given log mu.
+
+    It is the log of 100 mu, but at least log 10 and at most log 1e4.
+    """
     return log_mu.clamp(_LOG_SMALL_MU, LOG_GAMMA[1] - _LOG_MAX_GAMMA_RATIO) + _LOG_MAX_GAMMA_RATIO
 
 
 def lowest_log_gamma(log_mu: Tensor) -> Tensor:
-    """Return the lower bound on log gamma at this log mu: gamma >= 1e-4, or 0.1 / mu if mu is above 1,000."""
+    """Return the lower bound on log gamma, given log mu: the log of 1e-4, or of 0.1 / mu if mu is above 1,000."""
     return LOG_GAMMA[0] - (log_mu - LOG_LARGE_MU).clamp(min=0.0)
 
 
 def mean_preserving_log_gamma(log_gamma: Tensor, log_mu: Tensor) -> Tensor:
-    """Limit gamma of rows with an exposure, so that the mean of a Double Poisson is within 6% of mu; return log gamma.
+    """Limit log gamma so that the mean of a Double Poisson stays within 6% of mu; return the limited log gamma.
 
-    The mean is close to mu if gamma mu is large or gamma is close to 1. For small mu it is about mu^gamma instead: with
-    gamma = 0.3, a thousandth of the exposure would have an eighth of the mean. Therefore 1 / gamma - 1 stays below mu^2
-    / (1 + mu) / 1.5, which allows the variance of a Negative Binomial with alpha = 2/3, and gamma - 1 stays below mu^2
-    (1 + mu) / 2. Both limits are smooth: reciprocals of the quantity and of its bound are added. `log_mu` includes the
-    exposure.
+    Without this limit, means would not be proportional to the exposure. The mean is close to mu if gamma mu is large or
+    gamma is close to 1. For small mu, it is about mu^gamma instead: with gamma = 0.3, a thousandth of the exposure
+    would have an eighth of the mean.
+
+    Therefore 1 / gamma - 1 is limited to mu^2 / (1 + mu) / 1.5, which still allows the variance of a Negative Binomial
+    with alpha = 2/3, and gamma - 1 is limited to mu^2 (1 + mu) / 2. The limits are smooth: 1 / result = 1 / quantity +
+    1 / limit. `log_mu` includes the exposure.
     """
     g, mu = log_gamma.double(), log_mu.double().exp()
     over, under = torch.expm1(torch.where(g < 0.0, -g, 0.0)), torch.expm1(torch.where(g < 0.0, 0.0, g))

@@ -27,8 +27,8 @@ _LOG_MIN_START_GAMMA_TOTAL = math.log(2.0)
 class DoubleBinomialHead(Head):
     """The Double Binomial likelihood: counts "k of n" with a known total n, over-, equi- or under-dispersed.
 
-    raw = (logit p, log gamma): mu = total * p, and the variance is about total * p * (1 - p) / gamma. The exposure of a
-    row is its total: an integer that is not below the count.
+    Raw outputs: (logit p, log gamma). The mean is about total * p, and the variance about total * p * (1 - p) / gamma.
+    The exposure of a row is its total, an integer that is at least as large as the count.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class DoubleBinomialHead(Head):
         self.total = total
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoubleBinomial:
-        """Make a Double Binomial with mu = total * sigmoid(raw[0]) and gamma = e^raw[1], within their bounds."""
+        """Create a Double Binomial with mu = total * sigmoid(raw[0]) and gamma = e^raw[1], within their bounds."""
         raw = promote_precision(raw)
         total = self._total(exposure, raw)
         logit = bend(raw[..., 0], *LOGIT)
@@ -71,13 +71,13 @@ class DoubleBinomialHead(Head):
         return DoubleBinomial(total, total * torch.sigmoid(logit), log_gamma.exp(), validate_args=False)
 
     def sample_loss(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
-        """Compute the loss of each row without upper bounds, because counts above the total are impossible anyway."""
+        """Compute the loss of each row. Upper bounds of rows are ignored, because the total is the upper bound."""
         return super().sample_loss(raw, sample.replace(upper=None))
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Fit the raw outputs without features by maximum likelihood, with gamma >= 2 / total.
+        """Return the raw outputs of an intercept-only fit by maximum likelihood, with gamma >= 2 / total.
 
-        The search starts from the Binomial with the mean of y / total.
+        The optimiser starts from the Binomial with the mean of the counts.
         """
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         total = self._total(rows.exposure, rows.y).expand_as(rows.y)
@@ -86,10 +86,10 @@ class DoubleBinomialHead(Head):
         widest = _LOG_MIN_START_GAMMA_TOTAL - rows.mean(total).log().item()
         guess = torch.stack([torch.logit(share), torch.full_like(share, max(widest, 0.0))])
         bounds = [(LOGIT[0] - 1.0, LOGIT[1] + 1.0), (widest, max(widest, LOG_GAMMA[1] + 1.0))]
-        return minimise_loss(rows.mean_loss(self), guess, bounds)
+        return minimise_loss(rows.make_mean_loss(self), guess, bounds)
 
     def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Labels = None) -> None:
-        """Raise an `InputError` if a row has no total, a total that is not an integer, or a count above its total."""
+        """Raise an `InputError` if a row has no total, a total that is not a positive integer, or a count above it."""
         if exposure is None and self.total is None:
             raise InputError(_MISSING)
         total = np.broadcast_to(np.asarray(self.total if exposure is None else exposure), np.shape(y))

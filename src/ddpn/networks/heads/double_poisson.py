@@ -31,22 +31,22 @@ _LOG_MAX_GAMMA_RATIO = math.log(4.0)
 class DoublePoissonHead(Head):
     """The Double Poisson likelihood: over-, equi- and under-dispersed counts, variance about mu / gamma.
 
-    raw = (log mu, log gamma) or, with `location="mean"`, (log mean, log gamma). An exposure multiplies mu or the mean.
-    If it multiplies mu, gamma is limited so that the mean is nearly proportional to the exposure
+    Raw outputs: (log mu, log gamma) or, with `location="mean"`, (log mean, log gamma). An exposure multiplies mu or the
+    mean. If it multiplies mu, gamma is limited so that the mean is nearly proportional to the exposure
     (`ddpn.networks.heads.clamps.mean_preserving_log_gamma`).
 
     Parameters
     ----------
     beta : float
-        In [0, 1]. The loss is multiplied by gamma^-beta, which counts as a constant in the gradient (Eq. 3). At 1, the
-        mean is fitted regardless of gamma.
+        A number from 0 to 1. The loss is multiplied by gamma^-beta, which is treated as a constant in the gradient (Eq.
+        3 of the paper). With beta = 1, gamma does not influence the fit of the mean.
     objective : {"exact", "paper"}
-        "exact" is the normalised likelihood. "paper" omits the normaliser (Eq. 2): nearly the same for means above 10,
-        but the fit of another distribution for smaller means.
+        "exact" is the negative log-likelihood. "paper" omits the normalising constant of the distribution (Eq. 2):
+        nearly the same for means above 10, but for smaller means it fits another distribution.
     location : {"mu", "mean"}
-        The quantity whose logarithm is the first raw output. "mu" is fast, but equals the mean only approximately, if
-        gamma mu is large. With "mean", mu is solved from the exact mean of every row, which takes about three times as
-        long. `CountGLM` uses "mean", because its coefficients are interpreted.
+        The quantity whose logarithm is the first raw output. "mu" is fast, but approximates the mean only if gamma mu
+        is large. With "mean", mu is solved from the exact mean of every row, which takes about three times as long.
+        `CountGLM` uses "mean", so that its coefficients can be interpreted.
 
     Examples
     --------
@@ -87,11 +87,14 @@ class DoublePoissonHead(Head):
 
     @property
     def loss_is_likelihood(self) -> bool:
-        """True if the objective is the exact likelihood without the factor gamma^-beta."""
+        """True if the loss is the exact negative log-likelihood, without the factor gamma^-beta."""
         return self.objective == "exact" and not self.beta
 
     def check_bounds(self) -> None:
-        """Raise a `ConfigError` unless the objective is the exact likelihood."""
+        """Raise a `ConfigError` for options with which the head cannot be trained on bounded or censored counts.
+
+        These need the exact likelihood: `objective="exact"` and `beta=0`.
+        """
         if not self.loss_is_likelihood:
             got, remedy = f'objective="{self.objective}"', 'Use objective="exact".'
             if self.beta:
@@ -99,7 +102,7 @@ class DoublePoissonHead(Head):
             raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. {remedy}")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson | MeanDoublePoisson:
-        """Make a Double Poisson with mu (or mean) exposure * e^raw[0] and gamma = e^raw[1], within their bounds."""
+        """Create a Double Poisson with mu (or mean) exposure * e^raw[0] and gamma e^raw[1], within their bounds."""
         log_location, log_gamma = self._apply_links(promote_precision(raw), exposure)
         if self.location == "mean":
             return MeanDoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
@@ -108,7 +111,7 @@ class DoublePoissonHead(Head):
         return DoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute the objective of every element: -log p(y) or Eq. 2 of the paper, times gamma^-beta.
+        """Compute the loss of each row: -log p(y) or Eq. 2 of the paper, times gamma^-beta.
 
         It is evaluated in float64, because terms of Eq. 2 nearly cancel for large counts.
         """
@@ -118,16 +121,19 @@ class DoublePoissonHead(Head):
         if self.objective == "exact":
             value = super().loss(raw.double(), y, exposure)
         else:  # Eq. 2: -log(gamma) / 2 + gamma mu - gamma y (1 + log mu - log y)
-            value = log_gamma.exp() * _deviance(log_mu, y.double()) - 0.5 * log_gamma
+            value = log_gamma.exp() * _compute_deviance(log_mu, y.double()) - 0.5 * log_gamma
         return (value * (-self.beta * log_gamma.detach()).exp()).to(promote_precision(raw).dtype)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Fit the raw outputs without features. Beta has no effect, because all rows share one gamma."""
+        """Return the raw outputs of an intercept-only fit.
+
+        Beta is ignored: as all rows have the same gamma, the factor gamma^-beta would not change the weights of rows.
+        """
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         mean = rows.mean(rows.y)
         log_mu = (mean / rows.mean(rows.scale)).log().clamp(min=LOG_MU[0])
         # 1 / gamma is twice the mean of D(y; mu), which is 0 if all counts are equal.
-        log_gamma = -(2.0 * rows.mean(_deviance(log_mu + rows.scale.log(), rows.y)).clamp(min=0.0)).log()
+        log_gamma = -(2.0 * rows.mean(_compute_deviance(log_mu + rows.scale.log(), rows.y)).clamp(min=0.0)).log()
         lowest, highest = lowest_log_gamma(mean.log()), highest_log_gamma(mean.log())
         guess = torch.stack([unbend(log_mu, *LOG_MU), unbend(log_gamma, lowest, highest)])
         if self.objective == "paper":
@@ -135,21 +141,23 @@ class DoublePoissonHead(Head):
         # Eq. 2 overestimates gamma for small counts. Starting from a wide distribution, the search avoids a plateau.
         guess[1].clamp_(max=0.0)
         bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest.item(), LOG_GAMMA[1]))]
-        return minimise_loss(rows.mean_loss(DoublePoissonHead(location=self.location)), guess, bounds)
+        return minimise_loss(rows.make_mean_loss(DoublePoissonHead(location=self.location)), guess, bounds)
 
     def _apply_links(self, raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Compute log mu (or the log mean), including the exposure, and log gamma, both within their bounds."""
+        """Compute the log of mu (or of the mean), including the exposure, and log gamma, both within their bounds."""
         first, second = raw.unbind(-1)
         log_location = log_mean(first, exposure)
-        highest = highest_log_gamma(log_location) if self.location == "mu" else _highest_for_mean(log_location)
+        highest = (
+            highest_log_gamma(log_location) if self.location == "mu" else _highest_log_gamma_for_mean(log_location)
+        )
         return log_location, bend(second, lowest_log_gamma(log_location), highest)
 
 
-def _highest_for_mean(log_mean: Tensor) -> Tensor:
-    """Return the upper bound on log gamma at this log mean: gamma <= 4 max(mean, 1)."""
+def _highest_log_gamma_for_mean(log_mean: Tensor) -> Tensor:
+    """Return the upper bound on log gamma, given the log mean: the log of 4 max(mean, 1), at most log 1e4."""
     return log_mean.clamp(0.0, LOG_GAMMA[1] - _LOG_MAX_GAMMA_RATIO) + _LOG_MAX_GAMMA_RATIO
 
 
-def _deviance(log_mu: Tensor, y: Tensor) -> Tensor:
-    """Compute D(y; mu) = mu - y + y log(y / mu), with y log y = 0 at 0."""
+def _compute_deviance(log_mu: Tensor, y: Tensor) -> Tensor:
+    """Compute mu - y + y log(y / mu), half the Poisson deviance. For y = 0, it is mu."""
     return log_mu.exp() + y * (y.clamp(min=1.0).log() - 1.0 - log_mu)

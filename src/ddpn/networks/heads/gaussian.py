@@ -1,7 +1,7 @@
 """The Gaussian head, and the variants of Stirn et al. (2023) and Immer et al. (2023).
 
-Counts are not Gaussian: these heads are baselines. With an exposure, y / exposure is Gaussian, so that the exposure
-multiplies the mean and the standard deviation.
+Counts are not Gaussian, so these heads are baselines. If there are exposures, y / exposure is Gaussian: the exposure
+multiplies both the mean and the standard deviation.
 """
 
 import torch
@@ -16,13 +16,14 @@ from ddpn.rows.count_rows import CountRows
 class GaussianHead(Head):
     """A Gaussian baseline, which predicts the mean and the variance of the counts.
 
-    raw = (mean, log variance). The loss is -log p times variance^beta, which counts as a constant in the gradient
-    (Seitzer et al., 2022).
+    Raw outputs: (mean, log variance). The loss is the negative log-likelihood times variance^beta, which is treated as
+    a constant in the gradient (Seitzer et al., 2022).
 
     Parameters
     ----------
     beta : float
-        In [0, 1]. With 0, the loss is the likelihood. With 1, the mean is fitted regardless of the variance.
+        A number from 0 to 1. With 0, the loss is the negative log-likelihood. With 1, the variance does not influence
+        the fit of the mean.
 
     Examples
     --------
@@ -42,12 +43,12 @@ class GaussianHead(Head):
         self.beta = beta
 
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the mean and the log variance at an exposure of 1 from raw outputs."""
+        """Convert raw outputs to the mean and the log variance at an exposure of 1."""
         raw = promote_precision(raw)
         return raw[..., 0], bend(raw[..., 1], *LOG_VARIANCE)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Normal:
-        """Make a Normal with the mean and the standard deviation of `links`, both times `exposure`."""
+        """Create a Normal with the mean and standard deviation of `links`, both multiplied by the exposure."""
         mean, log_variance = self.links(raw)
         scale = (0.5 * log_variance).exp()
         if exposure is not None:
@@ -56,7 +57,7 @@ class GaussianHead(Head):
         return Normal(mean, scale, validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute -log p(y), times variance^beta."""
+        """Compute -log p(y) times variance^beta for each row."""
         value = super().loss(raw, y, exposure)
         return value * (self.beta * self.links(raw)[1].detach()).exp() if self.beta else value
 
@@ -71,12 +72,12 @@ class GaussianHead(Head):
 class FaithfulGaussianHead(GaussianHead):
     """A Gaussian baseline whose mean is fitted by squared error (Stirn et al., 2023).
 
-    raw = (mean, log variance). The mean is fitted by squared error, and the variance by the likelihood around it.
-    Neither affects the other: the loss of the variance treats the mean as a constant, and the gradient of the variance
-    does not reach the features. So the backbone learns from squared error only. As this is no joint likelihood, there
-    is no corresponding GLM.
+    Raw outputs: (mean, log variance). The variance is fitted by maximum likelihood around the mean, but does not
+    influence it: in the likelihood the mean is treated as a constant, and gradients of the variance are not passed to
+    the backbone. So the backbone learns from squared error only. Because this is not the likelihood of a single model,
+    there is no corresponding GLM.
 
-    >>> FaithfulGaussianHead().sees
+    >>> FaithfulGaussianHead().projection_inputs
     ('features', 'detached')
     """
 
@@ -87,15 +88,15 @@ class FaithfulGaussianHead(GaussianHead):
         super().__init__()
 
     @property
-    def sees(self) -> tuple[str, ...]:
-        """What the mean and the log variance are computed from: "features", and "detached" features.
+    def projection_inputs(self) -> tuple[str, ...]:
+        """The inputs of the two raw outputs: features for the mean, and detached features for the log variance.
 
-        "detached" features pass no gradient to the backbone, so the variance does not affect it.
+        Detached features pass no gradient to the backbone.
         """
         return ("features", "detached")
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute (y / exposure - mean)^2 / 2 plus -log p(y), in which the mean counts as a constant."""
+        """Compute (y / exposure - mean)^2 / 2 - log p(y) for each row, where p treats the mean as a constant."""
         mean, log_variance = promote_precision(raw).unbind(-1)
         rate = y if exposure is None else y / exposure
         fixed = torch.stack([mean.detach(), log_variance], dim=-1)
@@ -105,8 +106,8 @@ class FaithfulGaussianHead(GaussianHead):
 class NaturalGaussianHead(GaussianHead):
     """A Gaussian baseline in natural parameters (Immer et al., 2023).
 
-    raw = (eta1, log precision): eta1 = mean / variance, eta2 = -precision / 2. The negative log-likelihood is convex in
-    (eta1, eta2).
+    Raw outputs: (eta1, log precision). The natural parameters are eta1 = mean / variance and eta2 = -precision / 2. The
+    negative log-likelihood is convex in them.
 
     >>> dist = NaturalGaussianHead()(torch.tensor([6.0, 0.6931472]))
     >>> dist.mean, dist.variance
@@ -121,12 +122,15 @@ class NaturalGaussianHead(GaussianHead):
         super().__init__()
 
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the mean, eta1 / precision, and the log variance, -log precision, at an exposure of 1."""
+        """Convert raw outputs to the mean and the log variance at an exposure of 1.
+
+        The mean is eta1 / precision, and the log variance is -log precision.
+        """
         raw = promote_precision(raw)
         log_variance = bend(-raw[..., 1], *LOG_VARIANCE)
         return raw[..., 0] * log_variance.exp(), log_variance
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Return the weighted mean and variance of y / exposure as natural parameters."""
+        """Return the weighted mean and variance of y / exposure, as raw outputs."""
         mean, log_variance = super().start(y, weight, exposure)
         return torch.stack([mean * (-log_variance).exp(), -log_variance])

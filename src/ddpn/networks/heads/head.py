@@ -1,4 +1,4 @@
-"""The base class of heads, which turn raw outputs into distributions and define the training objective."""
+"""The base class of heads, which convert raw outputs to distributions and define the training objective."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -42,10 +42,11 @@ MIN_DISPERSION_CURVATURE = 0.05
 
 
 class WeightedCounts:
-    """The distinct rows of counts, with the sum of their weights, their exposures, bounds and limits, in float64.
+    """Counts with equal rows merged and their weights added up, for fitting raw outputs that all rows share.
 
-    Equal rows are merged, so that the likelihood is evaluated for a few hundred rows instead of all. Unrestricted
-    counts with exposures are not merged, because such rows are hardly ever equal.
+    A row consists of a count with its exposure, bounds and censoring limit. After merging, the likelihood is evaluated
+    for a few hundred rows instead of all. Counts with exposures but without bounds are not merged, because such rows
+    are hardly ever equal. All values are float64.
     """
 
     @torch.inference_mode(False)
@@ -69,40 +70,41 @@ class WeightedCounts:
         self.scale = torch.ones_like(self.y) if self.exposure is None else self.exposure
 
     def mean(self, values: Tensor) -> Tensor:
-        """Compute the weighted mean of one value per row."""
+        """Compute the weighted mean of `values`, one per row."""
         return (self.weight * values).sum() / self.weight.sum()
 
-    def mean_loss(self, head: "Head") -> Callable[[Tensor], Tensor]:
-        """Return a function that computes the mean loss of a head from raw outputs (P,) that all rows share."""
+    def make_mean_loss(self, head: "Head") -> Callable[[Tensor], Tensor]:
+        """Return a function that maps raw outputs (n_raw,), shared by all rows, to the mean loss of a head."""
         return lambda raw: self.mean(head.sample_loss(raw, self.sample))
 
 
 class Head(ABC):
-    """The base class of likelihoods: a head turns raw outputs of a network into distributions.
+    """The base class of likelihoods. A head converts the raw outputs of a network to a distribution.
 
-    It has options, but no parameters to train.
+    It has options, but no trainable parameters. Raw outputs are unbounded numbers, one per parameter of the
+    distribution, like the linear predictors of a GLM.
 
-    A subclass sets `name` (its name in `HEADS`), `n_raw` (raw outputs per row) and `support` (a torch constraint), and
-    implements `forward`. Everything else has a default:
+    A subclass sets `name` (its name in `HEADS`), `n_raw` (the number of raw outputs per row) and `support` (a torch
+    constraint), and implements `forward`. Other class attributes have defaults, given in parentheses:
 
-    - `parameter_names`: names of the raw outputs in tables of coefficients; ("raw 0", "raw 1", ...);
-    - `dispersion_outputs`: positions of raw outputs that are dispersions, which a GLM keeps constant by default; ();
-    - `location_is_mean`: True if the first raw output is the logarithm of the exact mean; False;
-    - `location_note`: a sentence that explains the first raw output if its name does not; "";
-    - `is_count`: True for distributions of counts; True if `support` is discrete;
-    - `has_glm`: True if `loss` is a negative log-likelihood in all raw outputs, so that a generalised linear model has
-      standard errors; True;
-    - `exposure_is_total`: True if exposures are totals: integers that no count exceeds and that must not be rescaled;
-      False;
-    - `is_baseline`: True if the constant member also tries this likelihood in models of another likelihood; False;
-    - `objective_options`: options that only `loss` uses. A subclass that overrides `forward` but not `loss` refuses
-      them; ();
-    - `validation_score`: the default score that selects a network's best epoch, "crps" or "nll"; "crps".
+    - `parameter_names`: names of the raw outputs in tables of coefficients ("raw 0", "raw 1", ...);
+    - `dispersion_outputs`: indices of raw outputs that are dispersions, which `CountGLM` keeps constant by default
+      (none);
+    - `location_is_mean`: True if the first raw output is the log of the exact mean (False);
+    - `location_note`: a sentence that explains the first raw output if its name does not ("");
+    - `is_count`: True for distributions of counts (True if `support` is discrete);
+    - `has_glm`: True if `loss` is a negative log-likelihood, as a GLM with standard errors requires (True);
+    - `exposure_is_total`: True if the exposure of a row is its total, the upper bound of its count, and must not be
+      rescaled (False);
+    - `is_baseline`: True if the constant member tries this likelihood in models of any likelihood (False);
+    - `objective_options`: options that are only used by `loss`. A subclass that overrides `forward` but not `loss`
+      refuses them (none);
+    - `validation_score`: the default score that selects a network's best epoch, "crps" or "nll" ("crps").
 
-    Options are keyword-only arguments of the constructor, each kept under its own name. `exposure`, the known scale of
-    a row, multiplies the location of the distribution.
+    Options are keyword-only arguments of the constructor and are stored as attributes with the same names.
 
-    Shape: raw (..., P) with P = n_raw; y and exposure broadcast with raw.shape[:-1], typically (B, 1) or (B, M).
+    Shape: `raw` (..., n_raw). `y` and `exposure` broadcast with raw.shape[:-1], typically (rows, 1) or (rows,
+    networks).
     """
 
     name: ClassVar[str]
@@ -122,6 +124,8 @@ class Head(ABC):
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         attributes = vars(cls)
+        if "sees" in attributes:
+            raise TypeError(f"The property {cls.__name__}.sees is called projection_inputs since ddpn 0.4. Rename it.")
         if "n_raw" in attributes and "parameter_names" not in attributes:
             cls.parameter_names = tuple(f"raw {i}" for i in range(cls.n_raw))
         if "support" in attributes and "is_count" not in attributes:
@@ -132,18 +136,20 @@ class Head(ABC):
 
     @abstractmethod
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
-        """Make the distribution of every row. Only this method applies links, and it must not read values on a GPU.
+        """Create the distribution of each row.
+
+        Implementations apply the link functions. They must not transfer values from a GPU to the CPU.
 
         Parameters
         ----------
         raw : Tensor, shape (..., n_raw)
             Raw outputs of a network.
         exposure : Tensor, optional
-            The known scale of each row, which multiplies the location.
+            The exposure of each row, such as days observed, which multiplies the location.
         """
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute the training objective of every element: -log p(y), evaluated in float64.
+        """Compute the training objective of each row: by default -log p(y), evaluated in float64.
 
         Parameters
         ----------
@@ -160,7 +166,10 @@ class Head(ABC):
         return -dist.log_prob(y).to(promote_precision(raw).dtype)
 
     def _check_objective(self) -> None:
-        """Raise a `ConfigError` for options of `loss` if a subclass overrides `forward` but not `loss`."""
+        """Raise a `ConfigError` if an option of `loss` is set but has no effect.
+
+        This happens in a subclass that overrides `forward` but not `loss`.
+        """
         owner: Any = next(kind for kind in type(self).__mro__ if "objective_options" in vars(kind))
         for name in self.objective_options:
             if getattr(self, name) != owner.option_defaults()[name]:
@@ -169,9 +178,9 @@ class Head(ABC):
                 raise ConfigError(message, argument=name, remedy=f"Leave it out, or override loss in {kind} as well.")
 
     def sample_loss(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
-        """Compute the loss of each row.
+        """Compute the loss of each row, taking bounds and censoring into account.
 
-        For bounded or censored counts it is -log p of the recorded count, in float64.
+        Without them it is `loss`. With them it is the negative log-likelihood of the recorded count, in float64.
         """
         if sample.is_unrestricted:
             return self.loss(raw, sample.y, sample.exposure)
@@ -181,18 +190,18 @@ class Head(ABC):
     @torch.inference_mode(False)
     @torch.enable_grad()
     def gradient(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
-        """Compute the derivative of the loss with respect to every raw output, in float64. Shape: (N, n_raw)."""
+        """Compute the derivative of each row's loss with respect to its raw outputs. Shape: (rows, n_raw), float64."""
         x = raw.detach().double().clone().requires_grad_()
         return torch.autograd.grad(self.sample_loss(x, sample).sum(), x)[0]
 
     @torch.inference_mode(False)
     @torch.enable_grad()
     def curvature(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
-        """Compute a positive curvature of the loss with respect to every raw output, which limits the length of steps.
+        """Compute a positive curvature of each row's loss with respect to each raw output, to limit optimisation steps.
 
-        It is the expected second derivative if the distribution has an information matrix, else the absolute second
-        derivative, in float64. Bounds and censoring are ignored: they only lower the curvature, so that steps stay
-        short enough. Shape: (N, n_raw).
+        It is the expected second derivative (Fisher information) if the distribution provides it, else the absolute
+        second derivative. Bounds and censoring are ignored: as they only lower the curvature, the steps remain short
+        enough. Shape: (rows, n_raw), float64.
         """
         x = raw.detach().double().clone().requires_grad_()
         dist, curvatures = self.forward(x, sample.exposure) if self.loss_is_likelihood else None, torch.zeros_like(x)
@@ -214,22 +223,22 @@ class Head(ABC):
 
     @property
     def loss_is_likelihood(self) -> bool:
-        """True if `loss` is -log p of the distribution, without further factors."""
+        """True if `loss` is exactly the negative log-likelihood of the distribution."""
         return type(self).loss is Head.loss
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Fit the raw outputs without features, the same for all rows. Training starts from them.
+        """Return the raw outputs of an intercept-only fit, with which training starts.
 
-        They minimise the weighted mean loss. The search starts from the best of several guesses: the first raw output
-        is 0, the mean of y / exposure or its logarithm, and the others are 0 or the logarithm of the variance. The
-        search range is bounded, so that a minimum at infinity gives finite values.
+        They minimise the weighted mean loss if all rows have the same raw outputs. The optimiser starts from the best
+        of several guesses: 0, the mean of y / exposure or its log for the first raw output, and 0 or the log variance
+        for the others. The search range is bounded, so the result is finite even if the loss has no minimum.
 
         Parameters
         ----------
         y : Tensor, shape (N,)
             Observed counts.
         weight, exposure : Tensor, shape (N,), optional
-            Weight and known scale of each row. Default: 1.
+            The weight and the exposure of each row. Default: 1.
 
         Returns
         -------
@@ -237,17 +246,18 @@ class Head(ABC):
             In float64.
         """
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
-        loss = rows.mean_loss(self)
+        loss = rows.make_mean_loss(self)
         with torch.no_grad():
-            best = _choose_best(self._make_guesses(rows), loss)
+            best = _choose_lowest_loss(self._make_guesses(rows), loss)
         return minimise_loss(loss, best)
 
     def sample_start(self, sample: CountRows[object, Tensor]) -> Tensor:
-        """Fit the raw outputs without features to counts that may be bounded or censored.
+        """Return the raw outputs of an intercept-only fit to counts that may be bounded or censored.
 
-        The likelihood of the recorded counts is maximised from three starts: `start`, `start` with 0 for all raw
-        outputs but the first, and the `start` of counts in which censored ones are doubled. Censored counts vary so
-        little that a dispersion fitted to them can lie on a plateau of the likelihood.
+        With bounds or censoring, the likelihood of the recorded counts is maximised from up to three points: the result
+        of `start`, the same with 0 for all raw outputs but the first, and the result of `start` after censored counts
+        are doubled. Several points are needed because recorded counts at a limit vary little: a dispersion fitted to
+        them can lie on a plateau of the likelihood.
         """
         guess = self.start(sample.y, sample.weight, sample.exposure)
         if sample.is_unrestricted:
@@ -256,13 +266,13 @@ class Head(ABC):
         if sample.limit is not None:
             raised = torch.where(sample.y >= sample.limit, 2.0 * sample.y + 1.0, sample.y)
             guesses.append(self.start(raised, sample.weight, sample.exposure))
-        loss = WeightedCounts(sample).mean_loss(self)
+        loss = WeightedCounts(sample).make_mean_loss(self)
         fits = [minimise_loss(loss, guess) for guess in guesses]
         with torch.no_grad():
-            return _choose_best(fits, loss)
+            return _choose_lowest_loss(fits, loss)
 
     def _make_guesses(self, rows: WeightedCounts) -> list[Tensor]:
-        """Return guesses of the raw outputs, (n_raw,) each, for the search in `start`."""
+        """Return several guesses of the raw outputs, each of shape (n_raw,), from which `start` chooses the best."""
         rate = rows.y / rows.scale
         mean = rows.mean(rate)
         spread = rows.mean((rate - mean).square())
@@ -279,7 +289,7 @@ class Head(ABC):
         y : array, shape (N,)
             Observed counts.
         exposure : array, shape (N,), or None
-            The known scale of each row.
+            The exposure of each row.
         labels : sequence, optional
             Names of the rows in messages. Default: positions from 0.
         """
@@ -295,21 +305,21 @@ class Head(ABC):
 
     @property
     def glm_likelihood(self) -> str | None:
-        """The name of the likelihood of the corresponding GLM; None if there is none."""
+        """The name of the likelihood of the corresponding GLM, or None if there is none."""
         return self.name if self.has_glm else None
 
     @property
-    def sees(self) -> tuple[str, ...]:
-        """What each raw output is computed from, as `Projection` reads it: "features" or "detached".
+    def projection_inputs(self) -> tuple[str, ...]:
+        """For each raw output, the kind of features from which it is computed: "features" or "detached".
 
-        "detached" features pass no gradient to the backbone.
+        Detached features pass no gradient to the backbone. See `ddpn.networks.model.Projection`.
         """
         return ("features",) * self.n_raw
 
     @classmethod
     @cache  # inspecting a signature takes longer than the rest of `make_head`
     def option_defaults(cls) -> JsonObject:
-        """Return the default of every option of this likelihood.
+        """Return the options of this likelihood with their default values.
 
         >>> from ddpn.networks.heads import GaussianHead
         >>> GaussianHead.option_defaults()
@@ -320,32 +330,35 @@ class Head(ABC):
 
     @property
     def options(self) -> JsonObject:
-        """The options of this head: `make_head(head.name, **head.options)` makes an equal one."""
+        """The options of this head by name; `make_head(head.name, **head.options)` creates an equal head."""
         return {name: getattr(self, name) for name in self.option_defaults()}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
 
 
-def _choose_best(raws: Sequence[Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the item of `raws`, a vector of raw outputs, with the lowest loss; a loss of NaN counts as infinite."""
+def _choose_lowest_loss(raws: Sequence[Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the vector of raw outputs in `raws` with the lowest loss; NaN counts as infinite."""
     return min(raws, key=lambda raw: loss(raw).nan_to_num(torch.inf).item())
 
 
 def promote_precision(raw: Tensor) -> Tensor:
-    """Convert raw outputs in half precision to float32, because exp of a bfloat16 has only two digits."""
+    """Convert raw outputs in half precision to float32, because the exp of a bfloat16 has only two accurate digits."""
     return raw.float() if raw.dtype in _LOW_PRECISION else raw
 
 
 def check_beta(beta: float) -> None:
-    """Raise a `ConfigError` if `beta` is not between 0 (the likelihood) and 1 (a plain fit of the mean)."""
+    """Raise a `ConfigError` if `beta` is not a number from 0 to 1."""
     check_number("beta", beta, "a number in [0, 1]", is_number(beta) and 0.0 <= beta <= 1.0)
 
 
 def minimise_loss(
     loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]] | None = None
 ) -> Tensor:
-    """Find the raw outputs (P,) that minimise a loss within `bounds` (default: a wide range around `guess`)."""
+    """Find the raw outputs (n_raw,) that minimise a loss, by L-BFGS from `guess`.
+
+    `bounds` has a pair per raw output. Default: a wide range around `guess`.
+    """
     bounds = bounds or [(x - _SEARCH_REACH - abs(x), x + _SEARCH_REACH + abs(x)) for x in guess.tolist()]
 
     @torch.inference_mode(False)

@@ -1,4 +1,4 @@
-"""The mixed head: a mixture of count distributions per network, with weights that the network predicts."""
+"""The mixed head: in every row, a mixture of count distributions with weights that the network predicts."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -28,16 +28,16 @@ MAX_LOGIT = 12.0
 
 
 class MixedHead(Head):
-    """A mixture of K count distributions, for shapes with several modes, many zeros or a heavy tail.
+    """A mixture of K count distributions in every row, for several modes, many zeros or heavy tails.
 
-    raw = (raw outputs of every component in the order of `families`, then K logits). The weights of the components are
+    Raw outputs: those of all components in the order of `families`, then K logits. The weights of the components are
     the softmax of the logits.
 
     Parameters
     ----------
     families : sequence of str
-        Names in `HEADS`, one per component. Components of the same family are put side by side. The default suits most
-        counts: Double Poissons cover under-dispersion, the Negative Binomial heavy tails.
+        One name in `HEADS` per component. Components of the same family are reordered to be adjacent. The default suits
+        most counts: Double Poissons can be under-dispersed, and the Negative Binomial has a heavy tail.
 
     Examples
     --------
@@ -75,13 +75,13 @@ class MixedHead(Head):
 
     @property
     def glm_likelihood(self) -> str | None:
-        """The name of the first family that has a GLM; None if none has."""
+        """The name of the first family that has a GLM, or None if none has one."""
         return next((family for family in self.families if HEADS[family].has_glm), None)
 
     def _split_raw(self, raw: Tensor, dim: int) -> tuple[list[Tensor], Tensor]:
-        """Split raw outputs along `dim` by family; also return the log weights of all K components.
+        """Split the axis `dim` of raw outputs by family; also return the log weights of all components.
 
-        The part of a family with k components has axes (k, P) in place of `dim`.
+        For a family with k components and n_raw raw outputs, the result has two axes (k, n_raw) in place of `dim`.
         """
         sizes = [k * head.n_raw for head, k in self._stacks]
         *parts, logits = raw.split([*sizes, len(self.families)], dim=dim)
@@ -90,14 +90,14 @@ class MixedHead(Head):
         return [part.unflatten(dim, (k, head.n_raw)) for part, (head, k) in split], logits.log_softmax(dim)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """Make the mixture of all components."""
+        """Create the mixture of all components."""
         parts, log_weights = self._split_raw(promote_precision(raw), -1)
         wide = None if exposure is None else exposure.unsqueeze(-1)
         stacks = [head.forward(part, wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
         return Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute -log p(y) from the losses of the components, so that each component's own `loss` is used."""
+        """Compute -log p(y) from the losses of the components, which each head computes by its own `loss`."""
         missing = max(y.dim(), 0 if exposure is None else exposure.dim()) - (raw.dim() - 1)
         # Components come first, because sums over a short last axis take several times as long.
         first = promote_precision(raw)[(None,) * missing].movedim(-1, 0).contiguous()
@@ -107,22 +107,25 @@ class MixedHead(Head):
         return -torch.logsumexp(log_weights.to(losses.dtype) - losses, dim=0)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Fit the raw outputs without features: fit every family, then spread the log means of the components."""
+        """Return raw outputs close to the best fit of a single family, with which training starts.
+
+        Every family is fitted without features. Then the log means of the components are spread, so that they differ.
+        """
         return self.sample_start(CountRows(None, y, weight, exposure))
 
     def sample_start(self, sample: CountRows[object, Tensor]) -> Tensor:
-        """Fit the raw outputs as `start` does, to counts that may be bounded or censored."""
+        """Return the same raw outputs as `start`, for counts that may be bounded or censored."""
         heads = {family: HEADS[family]() for family in dict.fromkeys(self.families)}
         first = {family: head.sample_start(sample) for family, head in heads.items()}
         rows, size = WeightedCounts(sample), len(self.families)
         with torch.no_grad():
-            best = min(rows.mean_loss(head)(first[name]) for name, head in heads.items())
+            best = min(rows.make_mean_loss(head)(first[name]) for name, head in heads.items())
             for spread in _SPREADS:
                 raws = [first[family].clone() for family in self.families]
                 offsets = torch.linspace(-spread, spread, size, dtype=torch.float64) * (size > 1)
                 for raw, offset in zip(raws, offsets, strict=True):
                     raw[0] += offset.item()
                 raw = torch.cat([*raws, torch.zeros(size).to(raws[0])])
-                if rows.mean_loss(self)(raw) <= best + _MAX_LOSS_EXCESS:
+                if rows.make_mean_loss(self)(raw) <= best + _MAX_LOSS_EXCESS:
                     break
         return raw

@@ -1,4 +1,4 @@
-"""Likelihoods with a mean and at most one more parameter: Poisson, Negative Binomial, and two for comparison."""
+"""Likelihoods with a mean and at most one dispersion: Poisson, Negative Binomial, and two for comparison."""
 
 import math
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ _LOG_MAX_NU_RATIO = math.log(4.0)
 class PoissonHead(Head):
     """The Poisson likelihood: equi-dispersed counts, variance mu.
 
-    raw = (log mu).
+    Raw outputs: (log mu,).
 
     >>> import torch
     >>> PoissonHead()(torch.tensor([1.0])).mean
@@ -39,19 +39,20 @@ class PoissonHead(Head):
     location_is_mean = True
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Poisson:
-        """Make Poisson(exposure * e^raw)."""
+        """Create a Poisson with mean exposure * e^raw, within its bounds."""
         return Poisson(log_mean(promote_precision(raw)[..., 0], exposure).exp(), validate_args=False)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Return log(sum w y / sum w exposure), the maximum of the likelihood."""
+        """Return the maximum of the likelihood: log(weighted sum of counts / weighted sum of exposures)."""
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         return unbend((rows.mean(rows.y) / rows.mean(rows.scale)).log(), *LOG_MU).reshape(1)
 
 
 class RateHead(Head):
-    """The base class of likelihoods with a mean and a dispersion: raw = (log mu, log dispersion).
+    """The base class of likelihoods with a mean and a dispersion.
 
-    A subclass sets `distribution`, which takes both parameters, and `log_range`, the bounds of the second raw output.
+    Raw outputs: (log mu, log dispersion). A subclass sets `distribution`, the class of the distribution, whose
+    arguments are the mean and the dispersion, and `log_range`, the bounds of the log dispersion.
     """
 
     n_raw = 2
@@ -62,20 +63,23 @@ class RateHead(Head):
     log_range: ClassVar[tuple[float, float]]
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """Make the distribution with mean exposure * e^raw[0] and dispersion e^raw[1], within their bounds."""
+        """Create the distribution with mean exposure * e^raw[0] and dispersion e^raw[1], within their bounds."""
         first, second = promote_precision(raw).unbind(-1)
         log_mu = log_mean(first, exposure)
         return self.distribution(log_mu.exp(), self.log_dispersion(second, log_mu).exp(), validate_args=False)
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """Compute the log dispersion of each row from its raw output, which is bounded, and the log mean."""
+        """Apply smooth bounds to the second raw output, to obtain the log dispersion of each row.
+
+        `log_mu` is the log mean of each row, on which bounds may depend.
+        """
         return bend(raw, *self.log_range)
 
 
 class NegativeBinomialHead(RateHead):
     """The Negative Binomial likelihood: over-dispersed counts, variance mu + alpha mu^2.
 
-    raw = (log mu, log alpha).
+    Raw outputs: (log mu, log alpha).
 
     >>> import torch
     >>> NegativeBinomialHead()(torch.tensor([2.0, 0.0])).variance
@@ -92,7 +96,7 @@ class NegativeBinomialHead(RateHead):
 class GeneralizedPoissonHead(RateHead):
     """The Generalised Poisson likelihood: over-dispersed counts, variance mu (1 + alpha)^2.
 
-    raw = (log mu, log alpha). It serves for comparison with the Negative Binomial, whose tail is lighter.
+    Raw outputs: (log mu, log alpha). It serves for comparison with the Negative Binomial, whose tail is lighter.
 
     >>> import torch
     >>> GeneralizedPoissonHead()(torch.tensor([2.0, 0.0])).variance
@@ -108,9 +112,9 @@ class GeneralizedPoissonHead(RateHead):
 class ConwayMaxwellPoissonHead(RateHead):
     """The Conway-Maxwell-Poisson likelihood: over-, equi- and under-dispersed counts with mean mu.
 
-    raw = (log mu, log nu). The variance is about mu / nu, and at most mu (1 + mu). The parameters are those of Huang
-    (2017) and of the families in glmmTMB and brms. It serves for comparison with the Double Poisson, which trains
-    several times as fast and has no bound on its variance.
+    Raw outputs: (log mu, log nu). The variance is about mu / nu, and at most mu (1 + mu). The parametrisation is that
+    of Huang (2017), and of the families in glmmTMB and brms. It serves for comparison with the Double Poisson, which
+    trains several times as fast and has no bound on its variance.
 
     >>> import torch
     >>> ConwayMaxwellPoissonHead()(torch.tensor([2.0, 0.0])).mean
@@ -122,5 +126,8 @@ class ConwayMaxwellPoissonHead(RateHead):
     distribution = ConwayMaxwellPoisson
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """Compute log nu of each row from its raw output; the upper bound depends on the mean."""
+        """Apply smooth bounds to the second raw output, to obtain log nu of each row.
+
+        The upper bound depends on the log mean, `log_mu`.
+        """
         return bend(raw, LOG_NU[0], log_mu.clamp(0.0, LOG_NU[1] - _LOG_MAX_NU_RATIO) + _LOG_MAX_NU_RATIO)

@@ -1,6 +1,6 @@
 """Heads with a separate probability of zero: zero-inflated and hurdle likelihoods.
 
-pi is this probability, and the base is the distribution of the other counts, such as a Poisson.
+Each combines this probability, pi, with a base likelihood for the other counts, such as a Poisson.
 """
 
 from typing import Any, ClassVar, Literal
@@ -23,9 +23,10 @@ _NO_MEAN = "mu is close to the mean of the Double Poisson, before separate zeros
 
 
 class ZeroHead(Head):
-    """The base class of zero-inflated and hurdle heads. raw = (raw outputs of the base likelihood, logit pi).
+    """The base class of zero-inflated and hurdle heads.
 
-    A subclass sets `base_likelihood`, the name of the likelihood of counts that are not separate zeros.
+    Raw outputs: those of the base likelihood, then logit pi, where pi is the separate probability of zero. A subclass
+    sets `base_likelihood`, the name of the base likelihood in `HEADS`.
     """
 
     base_likelihood: ClassVar[str]
@@ -44,13 +45,17 @@ class ZeroHead(Head):
         self.base: Head = HEADS[self.base_likelihood]()
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """Make the base distribution with a separate probability of zero. Exposures scale the base distribution."""
+        """Create the base distribution with a separate probability of zero. Exposures apply to the base only."""
         raw = promote_precision(raw)
         base: Any = self.base.forward(raw[..., :-1], exposure)
         return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
 
     def _make_guesses(self, rows: WeightedCounts) -> list[Tensor]:
-        """Return fits of the base to all counts and to positive counts, each with a large and with a small pi."""
+        """Return guesses of the raw outputs, from which `start` chooses the best.
+
+        They combine fits of the base likelihood to all counts and to positive counts with two values of pi: the share
+        of zeros, and 0.02.
+        """
         fits, positive = [self.base.start(rows.y, rows.weight, rows.exposure)], rows.y > 0
         if bool(positive.any()) and not bool(positive.all()):
             exposure = None if rows.exposure is None else rows.exposure[positive]
@@ -61,23 +66,26 @@ class ZeroHead(Head):
 
 
 class ZeroInflatedHead(ZeroHead):
-    """Zero-inflated counts: 0 with probability pi, otherwise a count of the base, which may also be 0."""
+    """The base class of zero-inflated likelihoods: 0 with probability pi, otherwise a count of the base likelihood.
+
+    The count of the base likelihood may also be 0.
+    """
 
     _distribution = ZeroInflated
     location_note = "mu is the mean of rows that are not extra zeros; the mean of all rows is (1 - pi) mu."
 
 
 class HurdleHead(ZeroHead):
-    """Hurdle counts: 0 with probability pi, otherwise a positive count of the base."""
+    """The base class of hurdle likelihoods: 0 with probability pi, otherwise a positive count of the base."""
 
     _distribution = Hurdle
     location_note = "mu is the mean of the base distribution with its zeros, not the mean of the positive counts."
 
 
 class ZeroInflatedPoissonHead(ZeroInflatedHead):
-    """The zero-inflated Poisson likelihood: more zeros than in a Poisson, from a separate process.
+    """The zero-inflated Poisson likelihood: 0 with probability pi, otherwise a Poisson count, which may also be 0.
 
-    raw = (log mu, logit pi).
+    Raw outputs: (log mu, logit pi), where mu is the mean of the Poisson.
 
     >>> ZeroInflatedPoissonHead()(torch.tensor([1.0, 0.0])).mean
     tensor(1.3591)
@@ -87,23 +95,25 @@ class ZeroInflatedPoissonHead(ZeroInflatedHead):
 
 
 class ZeroInflatedNegativeBinomialHead(ZeroInflatedHead):
-    """The zero-inflated Negative Binomial likelihood: separate zeros, and over-dispersed counts.
+    """The zero-inflated Negative Binomial likelihood: 0 with probability pi, otherwise an over-dispersed count.
 
-    raw = (log mu, log alpha, logit pi).
+    Raw outputs: (log mu, log alpha, logit pi), where mu and alpha are the mean and the over-dispersion of the Negative
+    Binomial.
     """
 
     name, base_likelihood = "zero_inflated_negative_binomial", "negative_binomial"
 
 
 class ZeroInflatedDoublePoissonHead(ZeroInflatedHead):
-    """The zero-inflated Double Poisson likelihood: separate zeros, and counts of any dispersion.
+    """The zero-inflated Double Poisson likelihood: 0 with probability pi, otherwise a count of any dispersion.
 
-    raw = (log mu, log gamma, logit pi).
+    Raw outputs: (log mu, log gamma, logit pi), where mu and gamma are the parameters of the Double Poisson.
 
     Parameters
     ----------
     location : {"mu", "mean"}
-        As for `DoublePoissonHead`. With "mean", mu is the exact mean of the Double Poisson, before zeros are added.
+        As for `DoublePoissonHead`. With "mean", the first raw output is the log of the exact mean of the Double
+        Poisson, before zeros are added.
     """
 
     name, base_likelihood = "zero_inflated_double_poisson", "double_poisson"
@@ -115,34 +125,36 @@ class ZeroInflatedDoublePoissonHead(ZeroInflatedHead):
 
 
 class HurdlePoissonHead(HurdleHead):
-    """The hurdle Poisson likelihood: any share of zeros (more or fewer than in a Poisson), and positive Poisson counts.
+    """The hurdle Poisson likelihood: 0 with probability pi, otherwise a positive Poisson count.
 
-    raw = (log mu, logit pi). mu is the mean of the Poisson with its zeros.
+    Raw outputs: (log mu, logit pi), where mu is the mean of the Poisson before its zeros are removed. There may be more
+    or fewer zeros than in a Poisson.
     """
 
     name, base_likelihood = "hurdle_poisson", "poisson"
 
 
 class HurdleNegativeBinomialHead(HurdleHead):
-    """The hurdle Negative Binomial likelihood: any share of zeros, and positive over-dispersed counts.
+    """The hurdle Negative Binomial likelihood: 0 with probability pi, otherwise a positive over-dispersed count.
 
-    raw = (log mu, log alpha, logit pi), where pi is the probability of 0, and mu and alpha are the mean and the
-    over-dispersion of the Negative Binomial with its zeros.
+    Raw outputs: (log mu, log alpha, logit pi), where mu and alpha are the mean and the over-dispersion of the Negative
+    Binomial before its zeros are removed. Any share of zeros is possible.
     """
 
     name, base_likelihood = "hurdle_negative_binomial", "negative_binomial"
 
 
 class HurdleDoublePoissonHead(HurdleHead):
-    """The hurdle Double Poisson likelihood: 0 with probability pi, else a positive count of a Double Poisson.
+    """The hurdle Double Poisson likelihood: 0 with probability pi, otherwise a positive count of any dispersion.
 
-    raw = (log mu, log gamma, logit pi), where mu and gamma are the location and the inverse dispersion of the Double
-    Poisson. Any share of zeros is possible, and positive counts may have any dispersion.
+    Raw outputs: (log mu, log gamma, logit pi), where mu and gamma are the location and the inverse dispersion of the
+    Double Poisson before its zeros are removed. Any share of zeros is possible.
 
     Parameters
     ----------
     location : {"mu", "mean"}
-        As for `DoublePoissonHead`. With "mean", mu is the exact mean of the Double Poisson with its zeros.
+        As for `DoublePoissonHead`. With "mean", the first raw output is the log of the exact mean of the Double Poisson
+        before its zeros are removed.
     """
 
     name, base_likelihood = "hurdle_double_poisson", "double_poisson"

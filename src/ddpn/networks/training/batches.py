@@ -1,4 +1,4 @@
-"""Batches of training rows from memory or from a stream, and checks of these rows.
+"""Batches of training rows, from memory or from a stream, and checks of these rows.
 
 In shapes, B is the number of rows of a batch and M the number of networks.
 """
@@ -40,11 +40,11 @@ _STREAM_EPOCHS, _MAX_CHUNKS_PER_EPOCH = 40, 16
 
 @dataclass(frozen=True, eq=False)
 class PerNetworkRows:
-    """Rows in memory, of which each network is trained on some and validated on others.
+    """Rows in memory for networks that are trained on different rows, such as the copies of a cross-fitted member.
 
-    `train` and `validation` hold the row positions of each network. A row that is encoded differently for some networks
-    occurs in `sample` once per encoding. One epoch is chosen for all networks by the mean of their validation scores,
-    because this mean hardly depends on a single row.
+    For each network, `train` and `validation` hold positions of rows in `sample`. If a row is encoded differently for
+    different networks, `sample` contains each version of it. All networks keep the same epoch, the one with the best
+    mean validation score, because this mean hardly depends on any single row.
     """
 
     sample: TensorRows
@@ -62,13 +62,16 @@ class PerNetworkRows:
 
 
 def gather_rows(sample: TensorRows, index: Tensor) -> TensorRows:
-    """Select rows by their positions `index`, one set per network. Shape: index (M, B) -> fields (B, M, ...)."""
+    """Select rows by position, separately for each network.
+
+    Shape: `index` (M, B) -> fields (B, M, ...).
+    """
     flat = index.reshape(-1)
     return sample.map(lambda t: t.index_select(0, flat).view(*index.shape, *t.shape[1:]).transpose(0, 1))
 
 
 def iter_chunks(sample: TensorRows, size: int) -> Iterator[TensorRows]:
-    """Divide rows of tensors into chunks of `size` rows, and yield the chunks in order.
+    """Split rows of tensors into chunks of `size` rows, and yield them in order.
 
     This is faster than `CountRows.blocks`, which also handles other arrays.
     """
@@ -77,28 +80,27 @@ def iter_chunks(sample: TensorRows, size: int) -> Iterator[TensorRows]:
 
 
 class MemoryBatches:
-    """Batches of training rows that are in memory. In every epoch, each network gets the rows in a new random order.
+    """Batches of training rows in memory, which each network gets in a new random order in every epoch.
 
-    All networks take the same number of steps per epoch, as many as the network with the fewest rows. Rows that do not
-    fill a batch are skipped in this epoch.
+    All networks take the same number of steps per epoch, limited by the network with the fewest rows. The last rows of
+    an epoch are skipped if they do not fill a batch.
 
     Parameters
     ----------
     sample : CountRows of tensors
         The rows, on the device.
     batch_size : int
-        Rows per step.
+        The number of rows per step.
     positions : sequence of Tensor, optional
         For each network, the positions of its rows in `sample`. Default: all rows, for every network.
-    share : WorkerShard
-        The share of this process in every batch.
+    shard : WorkerShard
+        The rows of each batch that this process computes.
     accumulate : int
-        The number of parts in which a batch is computed, one after the other.
+        The number of parts into which each batch is split to save memory. Their gradients are added up.
     augment : callable, optional
-        Changes the inputs before every epoch, some rows at a time. It gets the `unchanged` inputs, never its own
-        results.
-    unchanged : Tensor, optional
-        The inputs as they were before `augment`, which need not be on the device. Default: those of `sample`.
+        Randomly changes the inputs before every epoch. It is called with some of the `original_inputs` at a time.
+    original_inputs : Tensor, optional
+        The inputs to which `augment` is applied, on any device. Default: those of `sample`.
     """
 
     def __init__(
@@ -106,62 +108,65 @@ class MemoryBatches:
         sample: TensorRows,
         batch_size: int,
         positions: Sequence[Tensor] | None = None,
-        share: WorkerShard = WHOLE_BATCH,
+        shard: WorkerShard = WHOLE_BATCH,
         accumulate: int = 1,
         augment: Callable[[Tensor], Tensor] | None = None,
-        unchanged: Tensor | None = None,
+        original_inputs: Tensor | None = None,
     ) -> None:
         rows = len(sample) if positions is None else min(map(len, positions))
         if not rows:
             raise InputError("data must hold at least one row for each network, got none.")
-        self.device, self.share = sample.y.device, share
+        self.device, self.shard = sample.y.device, shard
         self.batch = min(batch_size, rows)
         self.steps = rows // self.batch
         #: True if networks have different rows.
         self.has_separate_rows = positions is not None
         self._positions = [index.to(self.device) for index in positions or ()]
         self._part = -(-batch_size // accumulate)
-        self._augment, self._unchanged = augment, sample.X if unchanged is None else unchanged
-        is_shared = augment is not None and self._unchanged.data_ptr() == sample.X.data_ptr()
+        self._augment = augment
+        self._original_inputs = sample.X if original_inputs is None else original_inputs
+        is_shared = augment is not None and self._original_inputs.data_ptr() == sample.X.data_ptr()
         self.sample = sample.replace(X=sample.X.clone()) if is_shared else sample
 
     def begin(self, epoch: int) -> None:
-        """Augment the inputs for an epoch, in place, because a captured step reads them from a fixed address."""
+        """Augment the inputs for an epoch.
+
+        They are changed in place, because a captured CUDA graph reads them from a fixed address.
+        """
         if self._augment is not None:
             X = self.sample.X
             with torch.random.fork_rng(devices=[X.device] if X.device.type == "cuda" else []):
                 torch.manual_seed(epoch)
-                for rows, target in zip(*(x.split(AUGMENTED_ROWS) for x in (self._unchanged, X)), strict=True):
+                for rows, target in zip(*(x.split(AUGMENTED_ROWS) for x in (self._original_inputs, X)), strict=True):
                     changed = self._augment(rows.to(X.device))
                     taken, got = (f"shape {tuple(t.shape)} and {t.dtype}" for t in (rows, changed))
                     if got != taken:
                         raise InputError(argument="augment", must=f"return inputs of unchanged {taken}", got=got)
                     target.copy_(changed)
 
-    def indices(self, streams: Sequence[torch.Generator]) -> list[Tensor]:
-        """Draw the positions of the rows of every batch of an epoch, for this process. Shape of each batch: (M, B).
+    def draw_positions(self, generators: Sequence[torch.Generator]) -> list[Tensor]:
+        """Draw the row positions of every batch of an epoch, for this process; return a list of tensors (M, B).
 
-        `streams` has one random generator per network.
-
-        If all rows of a network fit into one batch, their order is kept.
+        `generators` holds one random generator per network. If all rows of a network fit into one batch, their order is
+        not changed.
         """
-        sizes = [len(rows) for rows in self._positions] or [len(self.sample)] * len(streams)
-        both, used = zip(sizes, streams, strict=True), self.steps * self.batch
+        sizes = [len(rows) for rows in self._positions] or [len(self.sample)] * len(generators)
+        both, used = zip(sizes, generators, strict=True), self.steps * self.batch
         drawn = [torch.arange(n) if n == self.batch else torch.randperm(n, generator=s)[:used] for n, s in both]
         if self.has_separate_rows:
             drawn = [rows[order.to(self.device)] for rows, order in zip(self._positions, drawn, strict=True)]
         batches = torch.stack(drawn).to(self.device).split(self.batch, dim=1)
-        return [index[:, self.share.rank :: self.share.world] for index in batches]
+        return [index[:, self.shard.rank :: self.shard.world] for index in batches]
 
-    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[TensorRows]:
+    def epoch(self, generators: Sequence[torch.Generator]) -> Iterator[TensorRows]:
         """Yield all batches of one epoch."""
-        for index in self.indices(streams):
+        for index in self.draw_positions(generators):
             yield gather_rows(self.sample, index)
 
     def in_order(self) -> Iterator[TensorRows]:
-        """Yield batches that contain every row once, in the same order for all networks.
+        """Yield batches that contain every row, in the same order for all networks.
 
-        If networks have different numbers of rows, those with fewer rows get some of them again.
+        If networks have different numbers of rows, some rows of those with fewer rows are repeated.
         """
         X = self.sample.X
         # For texts, images and point clouds, batches are limited by the memory that training needs.
@@ -175,46 +180,43 @@ class MemoryBatches:
 
 
 class RowStream(Protocol):
-    """The protocol of training rows that are read from a table again in every pass, at most `max_passes` times.
-
-    `identity` is a digest of the table, by which a checkpoint recognises it.
-    """
+    """The protocol of tables that are read in chunks, again in every pass, because they are larger than memory."""
 
     @property
     def identity(self) -> str:
-        """A digest of the table."""
+        """A digest of the table, by which a checkpoint recognises it."""
 
     @property
     def max_passes(self) -> float:
         """The largest number of passes over the table."""
 
     def __len__(self) -> int:
-        """Return the approximate number of rows per pass, on which learning rate schedules depend."""
+        """Return the approximate number of rows per pass, which learning rate schedules use."""
         ...
 
     def chunks(self, rows: int, seed: int) -> Iterator["pl.DataFrame"]:
-        """Yield tables of exactly `rows` rows in random order, pass after pass, without end."""
+        """Yield tables of exactly `rows` rows in random order, in an endless sequence of passes."""
         ...
 
     def sample(self, chunk: "pl.DataFrame") -> CountRows:
-        """Convert a table that `chunks` yielded to rows with inputs and counts."""
+        """Convert a chunk, a table that `chunks` yielded, to rows with inputs and counts."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class StreamedRows:
-    """Training rows that are read from a stream while networks are trained on them.
+    """Training rows that are read from a stream during training.
 
     Parameters
     ----------
     source : RowStream
-        The rows.
+        The table.
     encode : callable
         Converts a chunk to `CountRows` of tensors.
     rows : int
-        Rows per chunk, a multiple of the batch size.
+        The number of rows per chunk, a multiple of the batch size.
     chunks : int
-        Chunks per epoch. An epoch is a part of a pass, after which validation rows are scored.
+        The number of chunks per epoch. An epoch is a part of a pass, after which the validation rows are scored.
     """
 
     source: RowStream
@@ -226,9 +228,10 @@ class StreamedRows:
     def plan_chunks(
         cls, source: RowStream, encode: Callable[["pl.DataFrame"], TensorRows], config: TrainingConfig
     ) -> tuple["StreamedRows", TrainingConfig]:
-        """Choose a chunk size that suits encoding; return the rows, and settings in which an epoch is a few chunks.
+        """Choose the chunk size, and divide the passes over the table into epochs of a few chunks.
 
-        The epochs of `config` count passes over the rows, at most `source.max_passes`.
+        In `config`, `epochs` is the number of passes, of which there are at most `source.max_passes`. Return the rows,
+        and a copy of `config` in which `epochs` and `patience` count the shorter epochs.
         """
         rows = len(source)
         batch = min(config.batch_size, rows)
@@ -251,37 +254,37 @@ Source = TensorRows | PerNetworkRows | StreamedRows
 
 
 class StreamBatches:
-    """Batches of a stream of chunks. Within a chunk, each network gets the rows in a different random order.
+    """Batches of training rows from a stream of chunks. Each network gets the rows of a chunk in its own random order.
 
-    `load` checks an encoded chunk and moves it to the device. `shared` holds further arguments of `MemoryBatches`.
+    `load` validates an encoded chunk and moves it to the device. `options` are further arguments of `MemoryBatches`.
     """
 
     has_separate_rows = False
 
     def __init__(
-        self, source: StreamedRows, batch_size: int, seed: int, load: Callable[[TensorRows], TensorRows], **shared: Any
+        self, source: StreamedRows, batch_size: int, seed: int, load: Callable[[TensorRows], TensorRows], **options: Any
     ) -> None:
         self.source, self._seed, self._load = source, seed, load
         self.batch = min(batch_size, source.rows)
         self.steps = source.chunks * (source.rows // self.batch)
-        self._shared: dict[str, Any] = {"batch_size": batch_size, **shared}
+        self._options: dict[str, Any] = {"batch_size": batch_size, **options}
         self._chunks: Iterator[pl.DataFrame] = iter(())
         self._next = -1
         self._current: MemoryBatches | None = None
 
     def begin(self, epoch: int) -> None:
-        """Go to the first chunk of this epoch; the chunks before it are skipped when a training is resumed."""
+        """Move to the first chunk of this epoch. A resumed training reads and skips all chunks before it."""
         if epoch != self._next:
             self._chunks = self.source.source.chunks(self.source.rows, self._seed)
             for _ in range(epoch * self.source.chunks):
                 next(self._chunks)
         self._next = epoch + 1
 
-    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[TensorRows]:
+    def epoch(self, generators: Sequence[torch.Generator]) -> Iterator[TensorRows]:
         """Yield all batches of one epoch."""
         for _ in range(self.source.chunks):
-            self._current = MemoryBatches(self._load(self.source.encode(next(self._chunks))), **self._shared)
-            yield from self._current.epoch(streams)
+            self._current = MemoryBatches(self._load(self.source.encode(next(self._chunks))), **self._options)
+            yield from self._current.epoch(generators)
 
     def in_order(self) -> Iterator[TensorRows]:
         """Yield the rows of the current chunk in a fixed order, to find rows with non-finite losses."""
@@ -293,9 +296,10 @@ class StreamBatches:
 
 
 def check_sample(sample: TensorRows, head: Head, needs_weight: bool) -> None:
-    """Raise an `InputError` if fields are not tensors of equal length, or have values that `head` does not support.
+    """Raise an `InputError` for rows with which a model with this head cannot be trained.
 
-    With `needs_weight`, it is an error if all weights are 0. In a chunk of a stream they may be.
+    Fields must be tensors of equal length with values that the head supports. If `needs_weight`, at least one weight
+    must be positive. This does not apply to single chunks of a stream.
     """
     for name, part in sample.parts.items():
         if not isinstance(part, Tensor):

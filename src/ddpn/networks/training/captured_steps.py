@@ -1,7 +1,7 @@
-"""Training steps as one CUDA graph.
+"""Training steps that are captured as a CUDA graph and replayed.
 
-Small networks spend their time launching kernels. On a GPU, a captured step of five small networks is 7 to 14 times as
-fast (docs/results/speed.md).
+Small networks spend most of their time launching kernels. On a GPU, a captured step of five small networks is 7 to 14
+times as fast (docs/results/speed.md).
 """
 
 import warnings
@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.members import Frozen, NetworkList
+from ddpn.networks.backbones.layers import Frozen, NetworkList
 from ddpn.networks.training.batches import MemoryBatches, TensorRows, gather_rows
 from ddpn.networks.training.config import Runtime
 from ddpn.networks.training.state import State
@@ -20,12 +20,13 @@ _WARM_UP_STEPS = 3
 
 
 def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> bool:
-    """Return True if training steps can be captured as a CUDA graph: on one GPU, with the same kernels in every step.
+    """Return True if training steps can be captured as a CUDA graph.
 
-    Networks in a `NetworkList` must declare this by `capturable = True`. The loss of bounded and censored counts cannot
-    be captured, because it reads values.
+    This needs a single GPU and the same kernels in every step. Networks in a `NetworkList` declare that they comply by
+    `capturable = True`. Losses of bounded or censored counts cannot be captured, because they transfer values to the
+    CPU.
     """
-    if runtime.share.world > 1 or runtime.device.type != "cuda" or not batches.sample.is_unrestricted:
+    if runtime.shard.world > 1 or runtime.device.type != "cuda" or not batches.sample.is_unrestricted:
         return False
     looped = [network for module in model.modules() if isinstance(module, NetworkList) for network in module]
     is_frozen = any(isinstance(module, Frozen) for module in model.modules())
@@ -33,9 +34,10 @@ def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> b
 
 
 class CapturedSteps:
-    """A training step on rows in the memory of one GPU, which is captured once and then replayed.
+    """A training step that is captured once as a CUDA graph and then replayed for every batch.
 
-    `step` takes a batch, updates all networks, and returns their losses (M,).
+    `step` takes a batch, updates all networks, and returns the loss of each network. All rows must be in the memory of
+    the GPU.
     """
 
     def __init__(self, step: Callable[[TensorRows], Tensor], state: State, batches: MemoryBatches) -> None:
@@ -59,7 +61,7 @@ class CapturedSteps:
         self._step += 1
 
     def is_ready(self) -> bool:
-        """Capture the step if this is not done yet; if that fails, warn and return False."""
+        """Capture the step unless this is already done; return False with a warning if this fails."""
         if self._graph is None:
             self._state.model.train()
             stream = torch.cuda.current_stream() if torch.cuda.is_available() else None
@@ -73,7 +75,7 @@ class CapturedSteps:
         return self._graph is not None
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """Warm up, capture the step, and restore weights and buffers, even if the capture fails."""
+        """Run a few steps to warm up, capture a step, and restore weights and buffers, even if the capture fails."""
         tensors = self._state.optimizer.tensors()
         before = {name: tensor.clone() for name, tensor in tensors.items()}
         buffers = self._state.buffers.copy_values()
@@ -93,15 +95,15 @@ class CapturedSteps:
         return graph
 
     def epoch(self) -> tuple[Tensor, Tensor]:
-        """Replay the step on every batch of an epoch.
+        """Replay the step for every batch of an epoch.
 
-        Return the total loss of each network, and True for each network if all its losses were finite.
+        Return the total loss of each network, and a mask of the networks whose losses were all finite.
         """
         assert self._graph is not None
         self._step.fill_(self._state.step)
         self._total.zero_()
         self._healthy.fill_(True)
-        for index in self._batches.indices(self._state.streams):
+        for index in self._batches.draw_positions(self._state.generators):
             self._index.copy_(index)
             self._graph.replay()
         return self._total, self._healthy

@@ -1,6 +1,6 @@
-"""Settings of a training: `TrainingConfig`, which every checkpoint stores, and `Runtime`, the device and processes.
+"""Settings of a training (`TrainingConfig`), and the device and processes on which it runs (`Runtime`).
 
-Several processes are started by torchrun and communicate by accelerate.
+Multiple processes are started by torchrun and communicate through accelerate.
 """
 
 import atexit
@@ -24,20 +24,20 @@ from ddpn.storage.files import write_bytes
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(OptimizerOptions):
-    """Settings of one training.
+    """Settings of one training, which checkpoints store.
 
     Parameters
     ----------
     epochs : int
-        Passes over the training rows.
+        The number of passes over the training rows.
     batch_size : int
-        Rows per step.
+        The number of rows per step.
     lr : float
         The highest learning rate.
     weight_decay : float
         Decoupled weight decay, as in AdamW.
     warmup : float
-        The share of all steps over which the learning rate rises.
+        The share of all steps in which the learning rate rises from near 0 to `lr`.
     schedule : {"cosine", "constant"}
         Whether the learning rate then falls along a cosine or stays constant.
     clip : float or None
@@ -52,7 +52,7 @@ class TrainingConfig(OptimizerOptions):
     precision : {"float32", "bf16"}
         The precision in which networks are computed.
     accumulate : int
-        The number of parts in which a batch is computed, one after the other, to save memory.
+        The number of parts into which each batch is split to save memory. Their gradients are added up.
     seeds : tuple of int
         One seed per network.
 
@@ -83,7 +83,7 @@ class TrainingConfig(OptimizerOptions):
         return len(self.seeds)
 
     def as_dict(self) -> JsonObject:
-        """Return the settings as plain values for a manifest."""
+        """Return the settings as a dictionary that can be written as JSON."""
         return asdict(self) | {"seeds": list(self.seeds)}
 
     def lr_at(self, step: int, steps: int) -> float:
@@ -92,7 +92,7 @@ class TrainingConfig(OptimizerOptions):
         Parameters
         ----------
         step : int
-            The step, counted from 0.
+            The index of the step, from 0.
         steps : int
             The total number of steps.
         """
@@ -108,7 +108,10 @@ class TrainingConfig(OptimizerOptions):
 
 
 class WorkerShard(NamedTuple):
-    """The share of one process in every batch: every `world`-th row, starting from row `rank`, of `world` processes."""
+    """The rows of each batch that one process computes: every `world`-th row, starting at row `rank`.
+
+    As in torch.distributed, `rank` is the index of the process, and `world` is the number of processes.
+    """
 
     rank: int
     world: int
@@ -119,10 +122,10 @@ WHOLE_BATCH = WorkerShard(rank=0, world=1)
 
 
 class Runtime:
-    """The device on which networks are trained, and the processes that share the training.
+    """The device on which networks are trained, and the processes among which batches are divided.
 
-    Processes share each batch and add their gradients, so that several processes compute what a single one would. A
-    single process has no overhead.
+    Processes add up their gradients, so several processes compute the same result as one. A single process has no
+    overhead.
 
     Parameters
     ----------
@@ -134,35 +137,35 @@ class Runtime:
         self._accelerator: Any = None
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             accelerator = self._accelerator = _make_accelerator(device)
-            self.device, self.share = (
+            self.device, self.shard = (
                 accelerator.device,
                 WorkerShard(accelerator.process_index, accelerator.num_processes),
             )
         else:
-            self.device, self.share = pick_device(device), WHOLE_BATCH
+            self.device, self.shard = pick_device(device), WHOLE_BATCH
 
     @property
     def is_main(self) -> bool:
         """True for the main process, which alone prints and writes files."""
-        return self.share.rank == 0
+        return self.shard.rank == 0
 
     def wait(self) -> None:
-        """Wait until every process calls this."""
+        """Wait until all processes have called this method."""
         if self._accelerator is not None:
             self._accelerator.wait_for_everyone()
 
     def autocast(self, precision: str) -> AbstractContextManager:
-        """Return a context in which networks are computed in this precision."""
+        """Return a context manager in which networks are computed with this precision."""
         if precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
-    def add_up(self, values: Tensor) -> None:
-        """Replace `values` by their sum over all processes."""
+    def sum_over_processes(self, values: Tensor) -> None:
+        """Replace a tensor in place by its sum over all processes."""
         if self._accelerator is not None:
             values.copy_(self._accelerator.reduce(values, reduction="sum"))
 
-    def spread_file(self, path: Path) -> None:
+    def broadcast_file(self, path: Path) -> None:
         """Copy the file at `path` from the main process to all other processes.
 
         If the main process has no such file, the other processes delete theirs.
@@ -197,13 +200,13 @@ def _make_accelerator(device: torch.device | str) -> Any:
 
 
 def _leave_process_group() -> None:
-    """Leave torch's process group before this process ends, because a thread that still listens to it would abort."""
+    """Destroy torch's process group when the program ends; otherwise a thread that still uses it would abort."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
 def pick_device(device: torch.device | str) -> torch.device:
-    """Return the torch device with this name; "auto" is a GPU if there is one."""
+    """Return the torch device with this name, where "auto" means a GPU if there is one, else the CPU."""
     if str(device) == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -1,4 +1,4 @@
-"""`History`: what happened in each epoch of a training."""
+"""`History`: a record of what happened in each epoch of a training."""
 
 import math
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ class History:
     Attributes
     ----------
     epochs : list of dict
-        One record per epoch: loss and score of each network, learning rate, seconds.
+        One record per epoch: the loss and score of each network, the learning rate and the time in seconds.
     best_epoch, best_score : list
-        The best epoch of each network, and its score.
+        The best epoch of each network, counted from 1, and its score.
     rollbacks : list of str
-        One sentence per rollback: a network was reset to the start of an epoch after a non-finite loss.
+        One sentence per rollback, in which a network returned to the start of an epoch after a non-finite loss.
     stopped : str
-        The reason why the training ended before its last epoch, else "".
+        The reason why the training ended before its last epoch, or "" if it did not.
     interrupted : bool
         True if Ctrl-C ended the training.
     """
@@ -38,18 +38,21 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """The time of training and validation, over all sessions of a resumed training."""
+        """The total time of training and validation in seconds, including earlier sessions of a resumed training."""
         return sum(record["seconds"] for record in self.epochs)
 
     def select_networks(self, networks: slice) -> "History":
-        """Return the history of some networks, given by their positions."""
+        """Return the history of the networks in this slice."""
         epochs = [{k: v[networks] if isinstance(v, list) else v for k, v in record.items()} for record in self.epochs]
         best, scores = self.best_epoch[networks], self.best_score[networks]
         return replace(self, epochs=epochs, rollbacks=list(self.rollbacks), best_epoch=best, best_score=scores)
 
     @classmethod
     def from_parts(cls, parts: Sequence["History"]) -> "History":
-        """Join the histories of networks that were trained together; the inverse of `select_networks`."""
+        """Join the histories of groups of networks that were trained together.
+
+        This is the inverse of `select_networks`.
+        """
         epochs = []
         for records in zip(*(part.epochs for part in parts), strict=True):
             lists = {
@@ -60,6 +63,6 @@ class History:
         return replace(parts[0], epochs=epochs, best_epoch=best, best_score=scores)
 
     def as_dict(self) -> JsonObject:
-        """Return a copy with plain values for a manifest."""
+        """Return the history as a dictionary that can be written as JSON."""
         plain = {name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()}
         return plain | {"best_score": [score if score < math.inf else None for score in self.best_score]}

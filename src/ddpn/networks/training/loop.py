@@ -25,7 +25,7 @@ from ddpn.networks.training.captured_steps import CapturedSteps, can_capture
 from ddpn.networks.training.config import Runtime, TrainingConfig
 from ddpn.networks.training.history import History
 from ddpn.networks.training.state import State, identify_rows, read_checkpoint
-from ddpn.networks.training.validation import AnyBatches, mean_scores
+from ddpn.networks.training.validation import AnyBatches, compute_mean_scores
 from ddpn.networks.training.weights import hash_frozen_tensors
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, TimeLimitError, check_deadline
@@ -53,28 +53,30 @@ def fit(
     after_epoch: Callable[[int], object] | None = None,
     clock: Clock | None = None,
 ) -> History:
-    """Train a model in place. However the training ends, each network then has its best weights.
+    """Train a model in place. When the training ends, for whatever reason, each network has its best weights.
 
     Parameters
     ----------
     model : CountModel
         The model, with weights that `reset` drew.
     train : CountRows of tensors, PerNetworkRows or StreamedRows
-        Training rows. `PerNetworkRows` contain training and validation rows for each network, and one epoch is chosen
-        for all networks. `StreamedRows` are read during training.
+        Training rows. `PerNetworkRows` contain training and validation rows for each network, and all networks then
+        keep the same epoch. `StreamedRows` are read during training.
     validation : CountRows of tensors, optional
-        Rows whose score selects each network's best epoch.
+        Rows whose score selects each network's best epoch. Without them, the last epoch is kept.
     config : TrainingConfig
         The settings.
     augment : callable, optional
-        Changes the inputs of training rows before every epoch, in the same way for all networks. It takes up to 1,024
-        inputs at a time and returns inputs of the same shape and dtype. It should use torch's global generator, which
-        is seeded in every epoch. Unchanged inputs may stay off the device, which then holds only the changed copy.
+        Randomly changes the inputs of training rows before every epoch, in the same way for all networks. It takes up
+        to 1,024 inputs at a time and returns inputs of the same shape and dtype. It should use torch's global
+        generator, which is seeded in every epoch. The original inputs may stay in CPU memory; only the changed copy
+        must be on the device.
     runtime : Runtime, optional
-        The device, and the processes that share the training. Default: a GPU if there is one.
+        The device and the processes of the training. Default: a GPU if there is one.
     checkpoint : path, optional
         A file for the state of the training, written every `save_seconds` and on Ctrl-C. If the file exists and belongs
-        to this training, the training resumes from it; on a CPU, it ends with the same weights bit for bit.
+        to this training, the training resumes from it. On a CPU, it then ends with the same weights, bit for bit, as an
+        uninterrupted training.
     save_seconds : float
         The time between two checkpoints.
     verbose : bool
@@ -82,7 +84,7 @@ def fit(
     title : str
         The title of the progress bar.
     on_epoch : callable, optional
-        Called after every epoch with a line on the progress.
+        Called after every epoch with a progress message.
     after_epoch : callable, optional
         Called after every epoch, in every process, with the number of completed epochs. The model then has the weights
         of that epoch, so that they can be scored or saved. A resumed training repeats the calls since its checkpoint.
@@ -104,12 +106,12 @@ def fit(
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
         identity = training.describe_identity()
-        runtime.spread_file(path)
+        runtime.broadcast_file(path)
         if (saved := read_checkpoint(path, identity)) is not None:
             state.restore(saved)
 
     def save() -> None:
-        """Save the state at the start of the current epoch. A resumed training repeats this epoch."""
+        """Write a checkpoint with the state at the start of the current epoch, which a resumed training repeats."""
         if path is not None and runtime.is_main:
             write(path, state.epoch_start.tensors, state.epoch_start.info | {"identity": identity})
 
@@ -144,7 +146,7 @@ def fit(
 
 
 class Training:
-    """The batches and the state of a training, with a method that runs the next epoch."""
+    """A training in progress: the batches and the state, with a method that runs the next epoch."""
 
     def __init__(
         self,
@@ -174,23 +176,26 @@ class Training:
             # New layers hold zeros, from which only biases would learn.
             raise ConfigError("All weights of the model are 0. Call model.reset(config.seeds) before training.")
         is_own = isinstance(train, PerNetworkRows)
-        self.state = State(model, config, validates=is_own or validation is not None, one_epoch=is_own)
-        self.batches, self.validation = self._batches("train", train), None
+        self.state = State(model, config, has_validation=is_own or validation is not None, shares_epoch=is_own)
+        self.batches, self.validation = self._make_batches("train", train), None
         if is_own:
-            self.validation = self._batches("validation", train)
+            self.validation = self._make_batches("validation", train)
         elif validation is not None:
-            self.validation = self._batches("validation", validation)
-        if self.batches.batch < runtime.share.world:
-            processes = f"the number of processes, {runtime.share.world}"
+            self.validation = self._make_batches("validation", validation)
+        if self.batches.batch < runtime.shard.world:
+            processes = f"the number of processes, {runtime.shard.world}"
             raise ConfigError(f"batch_size must be at least {processes}, got batches of {self.batches.batch} rows.")
         self.steps = config.epochs * self.batches.steps
         self._captured: CapturedSteps | None = None
         if isinstance(self.batches, MemoryBatches) and can_capture(model, self.batches, runtime):
             self._captured = CapturedSteps(self.train_step, self.state, self.batches)
 
-    def _batches(self, name: str, source: Source) -> AnyBatches:
-        """Check training or validation rows, and make batches of them on the device."""
-        shared: JsonObject = {"share": self.runtime.share, "accumulate": self.config.accumulate}
+    def _make_batches(self, name: str, source: Source) -> AnyBatches:
+        """Validate rows and return batches of them on the device.
+
+        `name` is "train" or "validation". It selects the rows of each network from `PerNetworkRows`.
+        """
+        shared: JsonObject = {"shard": self.runtime.shard, "accumulate": self.config.accumulate}
         if isinstance(source, StreamedRows):
             return StreamBatches(source, self.config.batch_size, self.config.seeds[0], self._load_rows, **shared)
         if not isinstance(source, CountRows | PerNetworkRows):
@@ -200,7 +205,7 @@ class Training:
         positions = getattr(source, name) if isinstance(source, PerNetworkRows) else None
         if name == "train" and self._augment is not None:
             rows = source if isinstance(source, CountRows) else source.sample
-            shared |= {"augment": self._augment, "unchanged": rows.X}
+            shared |= {"augment": self._augment, "original_inputs": rows.X}
         return MemoryBatches(sample, self.config.batch_size, positions, **shared)
 
     def _load_rows(self, sample: TensorRows, needs_weight: bool = False) -> TensorRows:
@@ -208,7 +213,11 @@ class Training:
         return sample.map(lambda t: t.to(self.runtime.device))
 
     def describe_identity(self) -> JsonObject:
-        """Describe everything that distinguishes this training from others. Must be called before the first step."""
+        """Describe the settings, rows and initial weights that distinguish this training from others.
+
+        It must be called before the first step. A checkpoint stores the description, so that it is only used to resume
+        the same training.
+        """
         train, validation = self._sources
         head = {"name": self.model.head.name, "options": self.model.head.options}
         shapes = {name: list(p.shape) for name, p in self.model.named_parameters()}
@@ -224,18 +233,18 @@ class Training:
         }
 
     def close(self) -> None:
-        """Load each network's best weights into the model, and release the captured step with its GPU memory."""
+        """Load each network's best weights into the model, and free the GPU memory of captured steps."""
         self.state.keep_best()
         self._captured = None
 
     # One epoch ---------------------------------------------------------------------------------------------------
 
     def run_epoch(self) -> str:
-        """Train for one epoch, score the validation rows, and keep the best weights; return a line on the progress."""
+        """Train for one epoch, score the validation rows and keep the best weights; return a progress message."""
         if isinstance(self.batches, StreamBatches):
             return self._run_epoch()
         # The thread limit covers the whole epoch, because operations between steps are small as well.
-        with threads_for(self.model.multiply_adds(self.batches.sample.X[: self.batches.batch])):
+        with threads_for(self.model.estimate_multiply_adds(self.batches.sample.X[: self.batches.batch])):
             return self._run_epoch()
 
     def _run_epoch(self) -> str:
@@ -248,7 +257,7 @@ class Training:
         scores = None
         if self.validation is not None:
             with self.state.use_averaged_weights():
-                scores = mean_scores(self.model, self.validation, self.config, self.runtime)
+                scores = compute_mean_scores(self.model, self.validation, self.config, self.runtime)
         lr, seconds = self.config.lr_at(self.state.step - 1, self.steps), time.perf_counter() - started
         self.state.complete_epoch(losses, scores, lr=lr, seconds=seconds)
         if scores is None:
@@ -257,10 +266,10 @@ class Training:
 
     @contextmanager
     def _seed_generators(self) -> Iterator[None]:
-        """Seed torch's global generator, which dropout and random changes of images use, and restore it afterwards.
+        """Seed torch's global generator for the current epoch, and restore it when the `with` block ends.
 
-        It is seeded in every epoch, so that a resumed training draws the same numbers. Captured steps use the generator
-        of their device instead.
+        Dropout and random changes of images use this generator. It is seeded in every epoch, so that a resumed training
+        draws the same numbers. Captured steps use the generator of their device instead.
         """
         device = self.runtime.device
         if self._captured is not None:
@@ -269,32 +278,36 @@ class Training:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             # On a CPU, torch.manual_seed would take 1 ms: it formats the call stack for each kind of missing device.
             seed = torch.manual_seed if device.type == "cuda" else torch.default_generator.manual_seed
-            seed(zlib.crc32(repr((self.config.seeds, self.state.epoch, self.runtime.share.rank)).encode()))
+            seed(zlib.crc32(repr((self.config.seeds, self.state.epoch, self.runtime.shard.rank)).encode()))
             yield
 
     def _train_epoch(self) -> list[float]:
         self.model.train()
         state = self.state
         if self._captured is not None:
-            self._step_by_time()
+            self._get_schedule_step()
             total, healthy = self._captured.epoch()
             state.step += self.batches.steps
         else:
             total = torch.zeros(self.config.n_networks, dtype=torch.float32, device=self.runtime.device)
             healthy = torch.ones_like(total, dtype=torch.bool)
-            for batch in self.batches.epoch(state.streams):
-                state.optimizer.lr.fill_(self.config.lr_at(self._step_by_time(), self.steps))
+            for batch in self.batches.epoch(state.generators):
+                state.optimizer.lr.fill_(self.config.lr_at(self._get_schedule_step(), self.steps))
                 total += self.train_step(batch)
                 state.step += 1
                 healthy &= state.optimizer.healthy
                 if self.runtime.device.type == "cpu" and not healthy.all():
-                    state.roll_back(healthy, self._failing_rows, self.runtime.is_main)
+                    state.roll_back(healthy, self._find_failing_rows, self.runtime.is_main)
                     healthy.fill_(True)
-        state.roll_back(healthy, self._failing_rows, self.runtime.is_main)
+        state.roll_back(healthy, self._find_failing_rows, self.runtime.is_main)
         return (total / self.batches.steps).tolist()
 
-    def _step_by_time(self) -> int:
-        """Return the number of this step, or a later number if more of the time than of the steps is used up."""
+    def _get_schedule_step(self) -> int:
+        """Return the index of the step that determines the learning rate.
+
+        It is the index of the current step, or a later one if the share of the time that has passed exceeds the share
+        of the steps. The learning rate then reaches its end when the time is up.
+        """
         check_deadline()
         if self._clock is None:
             return self.state.step
@@ -304,28 +317,28 @@ class Training:
         return max(self.state.step, round(used * self.steps))
 
     def train_step(self, batch: TensorRows) -> Tensor:
-        """Update every network once; return the mean loss of each network. Shape: (M,)."""
+        """Update all networks with one batch; return the mean loss of each network."""
         loss, flat, size = None, self.state.flat, -(-len(batch) // self.config.accumulate)
-        with threads_for(self.model.multiply_adds(batch.X[:size, 0])):
+        with threads_for(self.model.estimate_multiply_adds(batch.X[:size, 0])):
             for part in iter_chunks(batch, size):
                 # The mean of each network: the gradient of their sum is each network's own gradient.
                 mean = self._losses(part).sum(0) / self.batches.batch
-                flat.add_gradient(mean.sum(), fresh=loss is None)
+                flat.add_gradient(mean.sum(), overwrites=loss is None)
                 loss = mean.detach() if loss is None else loss + mean.detach()
             assert loss is not None
-            self.runtime.add_up(flat.grad)
-            self.runtime.add_up(loss)
+            self.runtime.sum_over_processes(flat.grad)
+            self.runtime.sum_over_processes(loss)
             self.state.optimizer.apply(loss)
         return loss
 
     def _losses(self, part: TensorRows) -> Tensor:
-        """Compute the weighted objective per row and network. Shape: (B, M)."""
+        """Compute the weighted training objective for each row and network. Shape: (B, M)."""
         with self.runtime.autocast(self.config.precision):
             raw = self.model.raw(part.X)
         losses = self.model.head.sample_loss(raw, part)
         return losses if part.weight is None else losses * part.weight
 
     @torch.no_grad()
-    def _failing_rows(self, network: int) -> list[int]:
+    def _find_failing_rows(self, network: int) -> list[int]:
         losses = torch.cat([self._losses(part)[:, network] for part in self.batches.in_order()])
         return (~losses.isfinite()).nonzero().flatten().tolist()

@@ -1,7 +1,4 @@
-"""The state of a training, and the checkpoint from which it resumes.
-
-`State` holds everything on which later epochs depend, and the best weights so far.
-"""
+"""The state of a training, and reading checkpoints of it."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ddpn.networks.backbones.members import make_generators
+from ddpn.networks.backbones.layers import make_generators
 from ddpn.networks.model import CountModel
 from ddpn.networks.training.batches import PerNetworkRows, Source, StreamedRows
 from ddpn.networks.training.config import TrainingConfig
@@ -34,30 +31,33 @@ _BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
 
 
 class Snapshot(NamedTuple):
-    """A copy of a state, as tensors and plain values."""
+    """A copy of the state of a training, as tensors and values that can be written as JSON."""
 
     tensors: dict[str, Tensor]
     info: JsonObject
 
     def buffers(self, prefix: str) -> dict[str, Tensor]:
-        """Select the buffers with a prefix, in the form that `Buffers.copy_values` returns."""
+        """Return the buffers whose names start with `prefix`, without the prefix, as `Buffers.load` takes them."""
         return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
 
 
 class State:
-    """The state of a training: weights, buffers, optimizer, batch orders, history, and the best epoch of each network.
+    """Everything on which later epochs of a training depend, and the best weights of each network so far.
 
-    `epoch_start` is a copy of the state at the start of the current epoch. Checkpoints contain it, and a failed network
-    or an interrupted training returns to it. With `validates`, each network keeps the epoch with its best score,
-    otherwise the last epoch. With `one_epoch`, all networks keep the same epoch, the one with the lowest mean score.
+    `epoch_start` is a copy of the state at the start of the current epoch. It is what checkpoints contain, and the
+    state to which a failed network or an interrupted training returns. With `has_validation`, each network keeps the
+    epoch with its best score; otherwise it keeps the last epoch. With `shares_epoch`, all networks keep the same epoch,
+    the one with the lowest mean score.
     """
 
-    def __init__(self, model: CountModel, config: TrainingConfig, validates: bool, one_epoch: bool = False) -> None:
-        self.model, self.config, self.validates, self.one_epoch = model, config, validates, one_epoch
+    def __init__(
+        self, model: CountModel, config: TrainingConfig, has_validation: bool, shares_epoch: bool = False
+    ) -> None:
+        self.model, self.config, self.has_validation, self.shares_epoch = model, config, has_validation, shares_epoch
         self.flat = FlatWeights(model, config.n_networks)
         self.buffers = Buffers(model, config.n_networks)
         self.optimizer = Optimizer(self.flat, config)
-        self.streams = make_generators([seed + _ORDER_SEED for seed in config.seeds])
+        self.generators = make_generators([seed + _ORDER_SEED for seed in config.seeds])
         self.step, self.epoch = 0, 0
         self.history = History(best_epoch=[0] * config.n_networks, best_score=[float("inf")] * config.n_networks)
         self.best, self.best_buffers = self.flat.values.clone(), self.buffers.copy_values()
@@ -73,13 +73,16 @@ class State:
 
     @property
     def have_all_stopped(self) -> bool:
-        """True if `has_stopped` holds for every network."""
+        """True if all networks have stopped improving (see `has_stopped`)."""
         return all(map(self.has_stopped, range(self.config.n_networks)))
 
     def has_stopped(self, network: int) -> bool:
-        """Return True if a network's score did not improve for `patience` epochs, so that later epochs do not count."""
+        """Return True if a network's validation score has not improved for `patience` epochs.
+
+        Later epochs of this network are then ignored.
+        """
         patience = self.config.patience
-        if patience is None or not self.validates:
+        if patience is None or not self.has_validation:
             return False
         return self.epoch - self.history.best_epoch[network] >= patience
 
@@ -87,7 +90,7 @@ class State:
 
     @contextmanager
     def use_averaged_weights(self) -> Iterator[None]:
-        """Replace the weights by their average within a `with` block."""
+        """Use the averaged weights instead of the current ones within a `with` block."""
         if not self.config.ema:
             yield
             return
@@ -99,7 +102,10 @@ class State:
             self.flat.values.copy_(current)
 
     def complete_epoch(self, losses: list[float], scores: list[float] | None, **record: object) -> None:
-        """Record the epoch, keep the weights of networks with a new best score, and start the next epoch."""
+        """Add the epoch to the history, keep the weights of networks with a new best score, and start the next epoch.
+
+        `losses` and `scores` have one value per network. `record` holds further values for the history.
+        """
         if scores is not None:
             self._select(scores)
             record["score"] = scores
@@ -108,7 +114,7 @@ class State:
         self.epoch_start = self._snapshot()
 
     def _select(self, scores: list[float]) -> None:
-        if self.one_epoch:
+        if self.shares_epoch:
             scores = [sum(scores) / len(scores)] * len(scores)
         for network, score in enumerate(scores):
             if score < self.history.best_score[network] and not self.has_stopped(network):
@@ -117,8 +123,8 @@ class State:
                 self.buffers.copy_network(self.best_buffers, network)
 
     def keep_best(self) -> None:
-        """Load each network's best weights into the model; without validation, the last averaged ones."""
-        if not self.validates or not self.history.epochs:
+        """Load the best weights of each network into the model or, without validation, the last averaged weights."""
+        if not self.has_validation or not self.history.epochs:
             self.history.best_epoch = [self.epoch] * self.config.n_networks
             self.flat.values.copy_(self.optimizer.average)
         else:
@@ -130,7 +136,10 @@ class State:
 
     def _snapshot(self) -> Snapshot:
         tensors = {name: tensor.clone() for name, tensor in self.optimizer.tensors().items()}
-        tensors |= {"best": self.best.clone(), "orders": torch.stack([s.get_state() for s in self.streams])}
+        tensors |= {
+            "best": self.best.clone(),
+            "orders": torch.stack([generator.get_state() for generator in self.generators]),
+        }
         tensors |= {f"{_BUFFERS}{name}": tensor for name, tensor in self.buffers.copy_values().items()}
         tensors |= {f"{_BEST_BUFFERS}{name}": tensor.clone() for name, tensor in self.best_buffers.items()}
         info = {"epoch": self.epoch, "step": self.step, "failures": list(self.failures)}
@@ -146,22 +155,23 @@ class State:
         self.buffers.load(saved.buffers(_BUFFERS))
         for name, tensor in saved.buffers(_BEST_BUFFERS).items():
             self.best_buffers[name].copy_(tensor)
-        for stream, state in zip(self.streams, tensors["orders"], strict=True):
-            stream.set_state(state.clone())  # torch crashes on a view that does not start at its storage
+        for generator, state in zip(self.generators, tensors["orders"], strict=True):
+            generator.set_state(state.clone())  # torch crashes on a view that does not start at its storage
         self.epoch, self.step, self.failures = info["epoch"], info["step"], list(info["failures"])
         self.history = History(**deepcopy(info["history"]))
         self.epoch_start = saved
 
     # Recovery from failed steps ----------------------------------------------------------------------------------
 
-    def roll_back(self, healthy: Tensor, failing_rows: Callable[[int], Sequence[int]], shows: bool = True) -> None:
-        """Roll back every network that is not `healthy` (M,), and warn if `shows`; raise after too many failures.
+    def roll_back(self, healthy: Tensor, find_failing_rows: Callable[[int], Sequence[int]], warns: bool = True) -> None:
+        """Return networks with a non-finite loss or gradient to their state at the start of the epoch.
 
-        `failing_rows` returns the rows whose loss is not finite for a network. Networks that have stopped improving are
-        rolled back without a warning.
+        `healthy` is a mask of the other networks. `find_failing_rows` returns the rows whose loss is not finite, given
+        the index of a network. They are named in the warning, which is shown if `warns`, and in the `TrainingError`
+        that is raised after too many rollbacks. Networks that have stopped improving are rolled back without a warning.
         """
         for network in (~healthy).nonzero().flatten().tolist():
-            rows = [] if self.has_stopped(network) else failing_rows(network)
+            rows = [] if self.has_stopped(network) else find_failing_rows(network)
             for name, now in self.optimizer.tensors().items():
                 if now.dim() == 2:
                     now[network] = self.epoch_start.tensors[name][network]
@@ -177,12 +187,12 @@ class State:
             if self.failures[network] > _MAX_ROLLBACKS:
                 failures = f"{self.failures[network]} failures; the last: {report}"
                 raise TrainingError(f"loss must stay finite, got {failures}. Lower lr, or check these rows.")
-            if shows:
+            if warns:
                 warnings.warn(report, RuntimeWarning, stacklevel=2)
 
 
 def read_checkpoint(path: Path, identity: JsonObject) -> Snapshot | None:
-    """Read the checkpoint of a training, or return None if there is no file.
+    """Read the checkpoint of a training; return None if there is no file.
 
     Raise an `InputError` if the checkpoint belongs to another training.
     """
@@ -200,7 +210,7 @@ def read_checkpoint(path: Path, identity: JsonObject) -> Snapshot | None:
 
 
 def identify_rows(source: Source) -> JsonObject:
-    """Return checksums of rows in memory, or the identity of a streamed table."""
+    """Return checksums of training rows in memory, or the digest of a streamed table, as a dictionary."""
     if isinstance(source, PerNetworkRows):
         return identify_rows(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
     identity: JsonObject = {"rows": len(source)}

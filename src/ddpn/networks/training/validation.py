@@ -1,4 +1,4 @@
-"""Validation during a training: the mean score of each network."""
+"""Validation during a training: the mean score of each network on the validation rows."""
 
 import torch
 from torch import Tensor
@@ -16,27 +16,32 @@ AnyBatches = MemoryBatches | StreamBatches
 
 
 @torch.no_grad()
-def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, runtime: Runtime) -> list[float]:
-    """Return the mean validation score of each network: NLL, CRPS or the training objective ("loss")."""
+def compute_mean_scores(
+    model: CountModel, batches: AnyBatches, config: TrainingConfig, runtime: Runtime
+) -> list[float]:
+    """Compute the mean score of each network on validation rows: NLL, CRPS or the training objective.
+
+    `config.score` selects the score. NaN is returned as infinity.
+    """
     model.eval()
     sums = torch.zeros(2, model.n_networks, dtype=torch.float64, device=runtime.device)
     for number, part in enumerate(batches.in_order()):
-        if number % runtime.share.world == runtime.share.rank:
+        if number % runtime.shard.world == runtime.shard.rank:
             weight = torch.ones_like(part.y) if part.weight is None else part.weight
             first = part.X[:, 0] if batches.has_separate_rows else part.X
-            with runtime.autocast(config.precision), threads_for(model.multiply_adds(first)):
+            with runtime.autocast(config.precision), threads_for(model.estimate_multiply_adds(first)):
                 raw = model.raw(part.X)
             with single_thread():  # many small operations
                 score = _score_rows(model.head, raw, part, config.score)
             sums[0] += (score.double() * weight).sum(0)
             sums[1] += weight.sum(0)
-    runtime.add_up(sums)
+    runtime.sum_over_processes(sums)
     scores = (sums[0] / sums[1]).tolist()
     return [score if score == score else float("inf") for score in scores]
 
 
 def _score_rows(head: Head, raw: Tensor, rows: TensorRows, score: str) -> Tensor:
-    """Score every row and network. Shape: raw (B, M, P) -> (B, M)."""
+    """Compute the score of each row and network. Shape: `raw` (B, M, n_raw) -> (B, M)."""
     if score == "loss":
         return head.sample_loss(raw, rows)
     dist = apply_record_limits(head(raw, rows.exposure), rows)

@@ -1,7 +1,7 @@
-"""The weights of an ensemble as one (M, D) tensor, of which the modules' parameters are views, and its buffers.
+"""The weights of an ensemble as one tensor of shape (M, D), for M networks with D weights each, and its buffers.
 
-So clipping, averaging, keeping the best epoch and rolling back a network are one operation each, and the optimizer sees
-a single tensor.
+The parameters of all modules are views of this tensor. So clipping, averaging, keeping the best epoch and rolling back
+a network are one operation each, and the optimizer updates a single tensor.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.members import Frozen, NetworkList
+from ddpn.networks.backbones.layers import Frozen, NetworkList
 from ddpn.runtime.errors import ConfigError
 from ddpn.storage.tensor_files import fingerprint
 
@@ -18,56 +18,60 @@ _PARAMETER_CONTAINERS = (nn.ParameterList, nn.ParameterDict)
 
 
 class _Weight(NamedTuple):
-    """One parameter of every network: a tensor whose first axis belongs to the networks, or one tensor per network."""
+    """One parameter of all networks.
+
+    `tensors` holds a single tensor whose first axis numbers the networks, or one tensor per network.
+    """
 
     tensors: list[nn.Parameter]
     n_networks: int
     is_decayed: bool
 
-    def rows(self, tensors: list[Tensor]) -> Tensor:
-        """Arrange values or gradients as one row per network. Shape: (M, D)."""
+    def to_rows(self, tensors: list[Tensor]) -> Tensor:
+        """Reshape values or gradients, given like `tensors`, to a matrix with one row per network."""
         if len(tensors) == 1:
             return tensors[0].reshape(self.n_networks, -1)
         return torch.stack([tensor.reshape(-1) for tensor in tensors])
 
-    def view(self, values: Tensor) -> None:
-        """Make the parameters views of `values` (M, D)."""
+    def become_views(self, values: Tensor) -> None:
+        """Make the parameters views of a matrix of values, which has one row per network."""
         stacked = len(self.tensors) == 1
         for parameter, part in zip(self.tensors, [values] if stacked else values, strict=True):
             parameter.data = part.view(parameter.shape)
 
 
 class FlatWeights:
-    """The weights and gradients of all networks as two tensors, `values` and `grad`, of shape (M, D).
+    """The weights and the gradients of all networks as two tensors, `values` and `grad`, of shape (M, D).
 
-    `decayed` (D,) is 1 for weights, and 0 for biases and scales of norms. Every trainable parameter must have the
-    networks on its first axis, or belong to a `backbones.NetworkList`.
+    M is the number of networks, and D their number of weights. `decayed` has shape (D,) and is 1 for weights that
+    decay, and 0 for biases and the scales of norms. The first axis of every trainable parameter must number the
+    networks, unless the parameter belongs to a `backbones.NetworkList`.
     """
 
     def __init__(self, model: nn.Module, n_networks: int) -> None:
         self._weights = [*_find_stacked_weights(model, n_networks), *_find_looped_weights(model, n_networks)]
         self.parameters = [p for weight in self._weights for p in weight.tensors]
-        parts = [weight.rows([p.detach() for p in weight.tensors]) for weight in self._weights]
+        parts = [weight.to_rows([p.detach() for p in weight.tensors]) for weight in self._weights]
         self.values = torch.cat(parts, dim=1)
         self.grad = torch.zeros_like(self.values)
         decayed = [torch.full_like(part[0], float(w.is_decayed)) for part, w in zip(parts, self._weights, strict=True)]
         self.decayed = torch.cat(decayed)
         widths = [part.shape[1] for part in parts]
         for weight, values in zip(self._weights, self.values.split(widths, dim=1), strict=True):
-            weight.view(values)
+            weight.become_views(values)
 
-    def add_gradient(self, loss: Tensor, fresh: bool) -> None:
-        """Compute the gradient of a scalar; write it to `grad` if `fresh`, else add it."""
+    def add_gradient(self, loss: Tensor, overwrites: bool) -> None:
+        """Compute the gradient of a scalar loss and add it to `grad`. If `overwrites`, replace `grad` instead."""
         # `allow_unused`: a user's network may have weights that its forward pass does not use.
         gradients = iter(torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True))
-        parts = [weight.rows([next(gradients) for _ in weight.tensors]) for weight in self._weights]
-        if fresh:
+        parts = [weight.to_rows([next(gradients) for _ in weight.tensors]) for weight in self._weights]
+        if overwrites:
             torch.cat(parts, dim=1, out=self.grad)
         else:
             self.grad += torch.cat(parts, dim=1)
 
     def norms(self) -> Tensor:
-        """Compute the gradient norm of each network. Shape: (M,)."""
+        """Compute the gradient norm of each network."""
         return torch.linalg.vector_norm(self.grad, dim=1)
 
 
@@ -103,20 +107,20 @@ def _find_looped_weights(model: nn.Module, n_networks: int) -> list[_Weight]:
 
 
 def find_trained_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """Find persistent buffers, such as running statistics, outside frozen networks."""
+    """Return the persistent buffers of a model by name, such as running statistics, except those of frozen networks."""
     frozen = {id(b) for module in model.modules() if isinstance(module, Frozen) for b in module.buffers()}
     persistent = set(model.state_dict())
     return {name: b for name, b in model.named_buffers() if name in persistent and id(b) not in frozen}
 
 
 def find_trained_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Find the tensors that a training changes: trainable weights, and buffers outside frozen networks."""
+    """Return the tensors that training changes: trainable parameters, and buffers except those of frozen networks."""
     weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     return weights | find_trained_buffers(model)
 
 
 class Buffers:
-    """The buffers of a model that training can change, by name, with the network that each belongs to.
+    """The buffers of a model that training can change, by name, and the network to which each belongs.
 
     Buffers that all networks share, such as a table of constants, are included so that checkpoints contain them.
     """
@@ -132,24 +136,27 @@ class Buffers:
                 self._owned |= {f"{name}/{k}": (buffer[k], k) for k in range(n_networks)}
 
     def copy_values(self) -> dict[str, Tensor]:
-        """Copy the current values."""
+        """Return copies of the current values by name."""
         return {name: buffer.clone() for name, (buffer, _) in self._owned.items()}
 
-    def load(self, tensors: dict[str, Tensor], network: int | None = None) -> None:
-        """Load values that `copy_values` returned; with `network`, only those of this network."""
+    def load(self, values: dict[str, Tensor], network: int | None = None) -> None:
+        """Set the buffers to `values`, a result of `copy_values`.
+
+        If `network` is given, set only the buffers that belong to this network.
+        """
         for name, (buffer, owner) in self._owned.items():
             if network in (None, owner):
-                buffer.copy_(tensors[name])
+                buffer.copy_(values[name])
 
-    def copy_network(self, tensors: dict[str, Tensor], network: int) -> None:
-        """Write the current values of one network, and of shared buffers, into the result of `copy_values`."""
+    def copy_network(self, values: dict[str, Tensor], network: int) -> None:
+        """Update `values`, a result of `copy_values`, with the current values of one network and of shared buffers."""
         for name, (buffer, owner) in self._owned.items():
             if owner in (None, network):
-                tensors[name].copy_(buffer)
+                values[name].copy_(buffer)
 
 
 def hash_frozen_tensors(model: nn.Module) -> int:
-    """Hash the tensors that training neither changes nor saves."""
+    """Compute a checksum of the tensors that training does not change, which checkpoints do not contain."""
     changing, total = set(find_trained_tensors(model)), 0
     for name, tensor in model.state_dict().items():
         total = total if name in changing else fingerprint(tensor, total)

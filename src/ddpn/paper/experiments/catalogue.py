@@ -197,7 +197,7 @@ class Run:
         """
         head = self.head
         constant = head.dispersion_outputs if self.method.dispersion == "constant" else ()
-        return ["constant" if number in constant else what for number, what in enumerate(head.sees)]
+        return ["constant" if number in constant else what for number, what in enumerate(head.projection_inputs)]
 
     def as_dict(self) -> JsonObject:
         """Return all settings on which the results depend, ready for JSON; a run is repeated when they change."""

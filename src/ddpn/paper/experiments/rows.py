@@ -152,7 +152,7 @@ def _replace_inputs(
     memory = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else pages
     # All processes that share a training must decide in the same way.
     too_large = torch.full((1,), float(needed > _MAX_MEMORY_SHARE * memory), device=device)
-    runtime.add_up(too_large)
+    runtime.sum_over_processes(too_large)
     if too_large > 0:
         return parts
     features = [compute_features(trunk, x, runtime, precision) for x in inputs]

@@ -13,7 +13,7 @@ from torch import Tensor
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TensorRows, TrainingConfig
 from ddpn.networks.training.batches import MemoryBatches
-from ddpn.networks.training.validation import mean_scores
+from ddpn.networks.training.validation import compute_mean_scores
 from ddpn.networks.training.weights import find_trained_tensors
 from ddpn.runtime.errors import ConfigError
 from ddpn.storage.tensor_files import read, write
@@ -79,7 +79,7 @@ class SnapshotWriter:
             write(self._paths[epoch], self._weights(), {})
         for score, (best, lowest) in self._best.items():
             config = replace(self._config, score=cast(Literal["nll", "crps", "loss"], score))
-            scores = mean_scores(self._model, self._rows, config, self._runtime)
+            scores = compute_mean_scores(self._model, self._rows, config, self._runtime)
             better = [network for network, value in enumerate(scores) if value < lowest[network]]
             if not better:
                 continue

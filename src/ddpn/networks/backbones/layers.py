@@ -1,9 +1,10 @@
-"""Layers for ensembles: M networks of one shape side by side, without shared parameters, such as `MLP` for tables.
+"""Layers for ensembles: M networks with the same architecture but separate weights, computed side by side.
 
-Shapes: B rows, M networks, P raw outputs. A backbone takes (B, F), the same rows for every network, or (B, M, F),
-separate rows for each network, and returns (B, M, P). A single network has M = 1. The first axis of every parameter
-belongs to the networks. So the gradient of the sum of their losses gives each network exactly the gradient of its own
-loss.
+A batch of B rows with F inputs has shape (B, F) if all networks get the same rows, or (B, M, F) if each network has its
+own. A backbone returns features of shape (B, M, output_dim). A single network has M = 1.
+
+The first axis of every parameter numbers the networks. Therefore, the gradient of the sum of all losses gives each
+network exactly the gradient of its own loss.
 """
 
 import copy
@@ -29,7 +30,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def make_generators(seeds: Sequence[int]) -> list[torch.Generator]:
-    """Make one random generator per network. They are on the CPU, so that weights are the same on every device."""
+    """Create one random generator per network, on the CPU, so that initial weights are the same on every device."""
     try:
         return [torch.Generator().manual_seed(seed) for seed in seeds]
     except (TypeError, ValueError, RuntimeError):
@@ -37,9 +38,9 @@ def make_generators(seeds: Sequence[int]) -> list[torch.Generator]:
 
 
 class DeepCopyFactory:
-    """A factory of deep copies of one network, such as a pretrained one. Unlike a lambda, it can be pickled.
+    """A callable that returns deep copies of a network, such as a pretrained one. Unlike a lambda, it can be pickled.
 
-    Deep copies of a model share the factory, because its network never changes.
+    If a model with this factory is deep-copied, the copy shares the factory, because its network never changes.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -53,14 +54,17 @@ class DeepCopyFactory:
 
 
 class Linear(nn.Module):
-    """M linear layers side by side, one per network. Shape: (B, F) or (B, M, F) -> (B, M, n_out).
+    """M linear layers with separate weights, one per network.
 
-    `reset` draws the weights of each network from its own generator, uniformly within 1 / sqrt(F) like torch.nn.Linear.
+    Shape: (B, n_in), or (B, M, n_in) with separate rows for each network -> (B, M, n_out).
+
+    Weights are zero until `reset` draws them as torch.nn.Linear does: uniformly between -1 / sqrt(n_in) and 1 /
+    sqrt(n_in).
 
     Parameters
     ----------
     n_in, n_out : int
-        Width of the input (F) and of the output.
+        The numbers of inputs and of outputs of each layer.
     n_networks : int
         M, the number of layers.
 
@@ -78,20 +82,20 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(torch.zeros(n_networks, n_in, n_out, dtype=torch.float32))
         self.bias = nn.Parameter(torch.zeros(n_networks, 1, n_out, dtype=torch.float32))
 
-    def reset(self, streams: Sequence[torch.Generator]) -> None:
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
         """Draw new weights.
 
         Parameters
         ----------
-        streams : sequence of torch.Generator
+        generators : sequence of torch.Generator
             One random generator per network.
         """
-        check_seeds(streams, self.n_networks)
+        check_seeds(generators, self.n_networks)
         bound = 1.0 / math.sqrt(max(1, self.weight.shape[1]))
         with torch.no_grad():
-            for network, stream in enumerate(streams):
+            for network, generator in enumerate(generators):
                 for parameter in (self.weight, self.bias):
-                    values = torch.rand(parameter.shape[1:], generator=stream, dtype=torch.float32)
+                    values = torch.rand(parameter.shape[1:], generator=generator, dtype=torch.float32)
                     parameter[network] = (2.0 * values - 1.0) * bound
 
     def extra_repr(self) -> str:
@@ -105,22 +109,25 @@ class Linear(nn.Module):
 
 
 class NetworkList(nn.ModuleList):
-    """M separate networks of any kind, computed one after the other; for layers without an axis for networks.
+    """M separate networks of any kind, which are computed one after the other.
 
-    A network may have two attributes. `capturable` is True if its steps can be captured as a CUDA graph: all steps run
-    the same kernels, read no values and use no randomness. `takes` describes its input in error messages. Shape: (B,
-    ...) or (B, M, ...) -> (B, M, F).
+    Use it for layers that have no axis for networks. A network may have two attributes. `capturable` is True if its
+    training steps can be captured as a CUDA graph: all steps run the same kernels, transfer no values to the CPU and
+    use no randomness. `input_description` describes valid inputs in error messages.
+
+    Shape: (B, ...), or (B, M, ...) with separate rows for each network -> (B, M, output_dim).
 
     Parameters
     ----------
     make : callable
-        Builds a network. Each call must return a new one, with random or copied pretrained weights.
+        Builds a network without arguments. Every call must return a new one, with random weights or a copy of
+        pretrained weights.
     n_networks : int
         M, the number of networks.
     row_axes : int
-        The number of axes of a row, 3 for an image.
+        The number of axes of a row: 1 for a vector, 3 for an image.
     output_dim : int, optional
-        F, the number of features that a network returns, if the list is a backbone by itself.
+        The number of features that a network returns. Required if the list is used as a backbone.
 
     Examples
     --------
@@ -146,39 +153,39 @@ class NetworkList(nn.ModuleList):
         """The number of networks."""
         return len(self)
 
-    def reset(self, streams: Sequence[torch.Generator]) -> None:
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
         """Draw new weights.
 
         Parameters
         ----------
-        streams : sequence of torch.Generator
+        generators : sequence of torch.Generator
             One random generator per network.
         """
-        check_seeds(streams, len(self))
-        for network, stream in zip(self, streams, strict=True):
+        check_seeds(generators, len(self))
+        for network, generator in zip(self, generators, strict=True):
             # Other libraries draw from torch's global generator, which is restored afterwards.
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(int(torch.randint(2**62, (), generator=stream)))
+                torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
                 network.load_state_dict(self._make().state_dict())
 
     def forward(self, x: Tensor) -> Tensor:
-        check_rows(x, self._row_axes, getattr(self[0], "takes", None), len(self))
+        check_rows(x, self._row_axes, getattr(self[0], "input_description", None), len(self))
         has_network_rows = x.dim() == self._row_axes + 2
         network_rows = x.unbind(1) if has_network_rows else [x] * len(self)
         return torch.stack([network(rows) for network, rows in zip(self, network_rows, strict=True)], dim=1)
 
 
 class MLP(nn.Module):
-    """A backbone of M perceptrons side by side (Appendix B), for tables.
+    """A backbone of M multilayer perceptrons (Appendix B of the paper), for tables.
 
-    Shape: (B, F) or (B, M, F) -> (B, M, hidden[-1]), or (B, M, F) without layers.
+    Shape: (B, n_in), or (B, M, n_in) with separate rows for each network -> (B, M, hidden[-1]).
 
     Parameters
     ----------
     n_in : int
-        F, the number of inputs.
+        The number of inputs.
     hidden : sequence of int
-        Widths of the layers. With (), the inputs are the features, and raw outputs are linear in them.
+        The widths of the layers. With (), the features are the inputs themselves, so the networks are linear models.
     n_networks : int
         M, the number of perceptrons.
     activation : {"relu", "gelu", "silu", "tanh"}
@@ -201,10 +208,10 @@ class MLP(nn.Module):
         self.output_dim = widths[-1]
         self.activation = activation
 
-    def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw new weights, with one random generator per network."""
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        """Draw new weights, using one random generator per network."""
         for layer in self.layers:
-            cast(Linear, layer).reset(streams)
+            cast(Linear, layer).reset(generators)
 
     def extra_repr(self) -> str:
         return f"activation={self.activation}"
@@ -218,10 +225,10 @@ class MLP(nn.Module):
 
 
 class Frozen(nn.Module):
-    """A network that is not trained: no gradients, and always in evaluation mode.
+    """A wrapper around a network that is not trained: it has no gradients and stays in evaluation mode.
 
-    `row_axes` is the number of axes of a row. Inputs with one more axis are rows for all networks. Inputs with two more
-    axes are separate rows for each network, which the second axis numbers.
+    `row_axes` is the number of axes of a row. An input with one more axis is a batch of rows. An input with two more
+    axes has separate rows for each network of an ensemble, along its second axis; the output then has this axis too.
     """
 
     def __init__(self, network: nn.Module, row_axes: int) -> None:
@@ -235,7 +242,7 @@ class Frozen(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        check_rows(x, self.row_axes, getattr(self.network, "takes", None))
+        check_rows(x, self.row_axes, getattr(self.network, "input_description", None))
         if x.dim() == self.row_axes + 1:
             return self.network(x)
         return self.network(x.flatten(0, 1)).unflatten(0, x.shape[:2])
@@ -252,17 +259,22 @@ def check_seeds(seeds: Sized, n_networks: int) -> None:
 
 
 def check_widths(name: str, widths: object, min_layers: int = 1) -> tuple[int, ...]:
-    """Return the widths of at least `min_layers` layers as integers; raise a `ConfigError` for invalid ones."""
+    """Validate layer widths and return them as a tuple of integers.
+
+    Raise a `ConfigError` if there are fewer than `min_layers` widths or if one is not a positive integer. `name` is the
+    name of the argument in the message.
+    """
     layer_widths = tuple(widths) if isinstance(widths, Iterable) else (None,)
     if len(layer_widths) < min_layers or not all(is_integer(width) and width >= 1 for width in layer_widths):
         raise ConfigError(f"{name} must list integers of at least 1, such as (128, 64), got {widths!r:.40}.")
     return tuple(int(width) for width in layer_widths)
 
 
-def check_rows(x: Any, row_axes: int, takes: str | None = None, n_networks: int | None = None) -> None:
-    """Raise an `InputError` unless `x` is a batch of rows with `row_axes` axes, with or without an axis for networks.
+def check_rows(x: Any, row_axes: int, input_description: str | None = None, n_networks: int | None = None) -> None:
+    """Raise an `InputError` unless `x` is a batch of rows with `row_axes` axes each.
 
-    `takes` describes valid inputs in the message.
+    `x` may have a second axis for networks, whose length must be `n_networks` if this is given. `input_description`
+    describes valid inputs in the message.
     """
     axes = x.dim() - row_axes if isinstance(x, Tensor) else 0
     if axes == 1 or (axes == 2 and n_networks in (None, x.shape[1])):
@@ -272,13 +284,13 @@ def check_rows(x: Any, row_axes: int, takes: str | None = None, n_networks: int 
     got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
     sizes = ", ".join(f"d{axis}" for axis in range(1, row_axes + 1))
     expected = f"a tensor of shape (rows, {sizes}), or (rows, networks, {sizes}) if each network has its own rows"
-    raise InputError(f"x must be {takes or expected}, got {got}.")
+    raise InputError(f"x must be {input_description or expected}, got {got}.")
 
 
 def check_dtype(x: Tensor, weight: Tensor) -> None:
     """Raise an `InputError` if the inputs `x` and the weights differ in dtype.
 
-    Under autocast, floats of any precision are accepted, because they are converted.
+    Under autocast, all floating-point dtypes are valid, because they are converted.
     """
     if x.dtype != weight.dtype and not (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):
         raise InputError(f"x must be {weight.dtype} like the weights, got {x.dtype}.")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ddpn.networks.backbones import MLP, CountNet3D, EfficientNet
-from ddpn.networks.backbones.members import Linear, NetworkList, make_generators
+from ddpn.networks.backbones.layers import Linear, NetworkList, make_generators
 from ddpn.runtime.errors import ConfigError, InputError
 
 
