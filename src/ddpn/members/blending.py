@@ -166,11 +166,11 @@ class MixtureScores:
         `row_weights` holds the weight of each row in this mean. They must add up to 1.
         """
         crps, gain = self.member_crps @ row_weights, self.pair_gain @ row_weights
-        both, n = gain + gain.T, len(crps)
+        symmetric_gain, n = gain + gain.T, len(crps)
         result = minimize(
-            lambda w: w @ crps - 0.5 * w @ both @ w,
+            lambda w: w @ crps - 0.5 * w @ symmetric_gain @ w,
             np.full(n, 1.0 / n),
-            jac=lambda w: crps - both @ w,
+            jac=lambda w: crps - symmetric_gain @ w,
             bounds=[(0.0, 1.0)] * n,
             constraints={"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": lambda w: np.ones(n)},
             method="SLSQP",
@@ -199,8 +199,9 @@ def choose_mixture_weights(scores: MixtureScores, row_weights: np.ndarray) -> np
 
     `row_weights` holds the sample weight of each row. A few hundred rows determine mixture weights poorly, and members
     whose epochs were chosen on the same rows look better than they are. The best weights are therefore moved towards
-    equal weights until the mean CRPS is half a standard error worse, by the paired differences of rows. This is the
-    one-standard-error rule of Breiman, Friedman, Olshen and Stone (1984), with equal weights as the simplest model.
+    equal weights, as far as the mean CRPS is at most half a standard error worse, by the paired differences of rows.
+    This follows the one-standard-error rule of Breiman, Friedman, Olshen and Stone (1984), with equal weights as the
+    simplest model.
     """
     share = row_weights / row_weights.sum()
     best = scores.minimize_crps(share)

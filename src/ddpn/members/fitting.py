@@ -114,16 +114,16 @@ class MemberFitter:
             return fit
         # If members are jobs, only the first one is measured, because all of them run at the same time.
         while not fit.is_interrupted and (self.jobs is None or not self._n_rows):
-            more = count_affordable_rows(clock, rows, time.monotonic() - started, total)
-            if not more:
+            affordable_rows = count_affordable_rows(clock, rows, time.monotonic() - started, total)
+            if not affordable_rows:
                 break
             started = time.monotonic()
-            self.on_step(f"Fitting {spec.label} to {more:,} rows after {rows:,}")
-            larger = self._fit_to_rows(spec, more, clock)
-            if larger.member is None:
-                fit = replace(fit, is_interrupted=larger.is_interrupted)
+            self.on_step(f"Fitting {spec.label} to {affordable_rows:,} rows after {rows:,}")
+            refit = self._fit_to_rows(spec, affordable_rows, clock)
+            if refit.member is None:
+                fit = replace(fit, is_interrupted=refit.is_interrupted)
                 break
-            fit, rows = larger, more
+            fit, rows = refit, affordable_rows
         self._n_rows.append(rows)
         return replace(fit, n_rows=rows)
 
@@ -188,6 +188,8 @@ class MemberFitter:
         """
         if rows not in self._fits:
             self._fits[rows] = MemberJobs(jobs, self._sample_rows(rows), self.seed)
-        together = [other for other in self.specs if other is spec or not (other.larger_than or other.is_baseline)]
-        member = self._fits[rows].fit(spec.name, together, clock)
+        parallel_specs = [
+            other for other in self.specs if other is spec or not (other.larger_than or other.is_baseline)
+        ]
+        member = self._fits[rows].fit(spec.name, parallel_specs, clock)
         return member, self._fits[rows].seconds[spec.name]

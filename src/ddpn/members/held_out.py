@@ -1,7 +1,7 @@
 """Predictions of held-out rows, which every member computes only once and which are then reused.
 
-They are used to choose mixture weights, recalibration maps and interval levels, to compute out-of-fold scores, and to
-warn of heavy tails. `ddpn.members.folds` explains which rows are held out.
+The predictions are used to choose mixture weights, recalibration maps and interval levels, to compute out-of-fold
+scores, and to warn of heavy tails. `ddpn.members.folds` explains which rows are held out.
 
 Held-out rows are divided into disjoint parts. With cross-fitted members, each part is a fold. Calibration is fitted to
 some parts and tested on another one. A block is a set of rows of one part that are predicted together, represented by
@@ -136,24 +136,23 @@ class MemberPredictions:
         `name` is the member, and `block` holds positions of rows, as `divide` returns them. If the member is
         cross-fitted, the copy that left out the fold of these rows predicts them.
         """
-        for positions, parts in self._predicted[name]:
+        for positions, batches in self._predicted[name]:
             if block[0] in positions:
                 if len(positions) == len(block):
-                    return parts
+                    return batches
                 index = torch.from_numpy(np.searchsorted(positions, block))
-                return [select_rows(part, index) for part in parts]
+                return [select_rows(batch, index) for batch in batches]
         check_deadline()
         member = self._members[name]
         copy = get_fold_copies(member)[self.part[block[0]]] if self.is_crossed else member
-        parts = predict_truncated_components(copy, self._inputs.rows(self.source[block]))
-        self._predicted[name].append((block, parts))
-        return parts
+        batches = predict_truncated_components(copy, self._inputs.rows(self.source[block]))
+        self._predicted[name].append((block, batches))
+        return batches
 
     def count_components(self, name: str, blocks: Sequence[np.ndarray]) -> int:
-        """Count the components that a member predicts for a new row.
+        """Count the components that a member predicts for a new row, from its predictions of held-out rows in `blocks`.
 
-        For a cross-fitted member, this is the sum over its copies. A copy is represented by its predictions of the
-        blocks in its fold.
+        For a cross-fitted member, the count is the sum over its copies, of which each predicts one part of the rows.
         """
         sizes = {
             int(self.part[block[0]]): sum(part.batch_shape[-1] for part in self.predict(name, block))
@@ -243,8 +242,8 @@ class HeldOutPredictions:
             number = int(self.predictions.part[block[0]])
             weights = self.weights[number] if member == MIXTURE else {member: 1.0}
             weights = {name: weight for name, weight in weights.items() if weight > 0.0}
-            parts = [self.predictions.predict(name, block) for name in weights]
-            yield number, np.searchsorted(self.positions, block), mix_members(parts, list(weights.values()))
+            components = [self.predictions.predict(name, block) for name in weights]
+            yield number, np.searchsorted(self.positions, block), mix_members(components, list(weights.values()))
 
     def find_sole_member(self) -> str | None:
         """Return the name of the only member with a positive weight, or None if several members have one."""

@@ -176,7 +176,7 @@ def standardize(X: np.ndarray, weight: np.ndarray, drop_dependent: bool = True) 
 def _find_independent_columns(triangle: np.ndarray) -> np.ndarray:
     """Return a mask of the columns that are not linear combinations of earlier columns.
 
-    `triangle` is R in the QR decomposition of the columns, which must have length 1 or 0.
+    `triangle` is R in the QR decomposition of the columns, whose Euclidean norms must be 1 or 0.
     """
     size, columns = triangle.shape
     if size == columns and (np.abs(np.diag(triangle)) > _MIN_UNEXPLAINED).all():

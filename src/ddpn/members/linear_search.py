@@ -225,8 +225,8 @@ def _minimize_roughly(
         if n_iter >= max_iter or (is_done and number > 1):
             break
         steps = min(steps, max_iter - n_iter)
-        theta, more = _minimize_scaled(objective, theta, steps)
-        n_iter, is_done = n_iter + more, more < steps
+        theta, taken_steps = _minimize_scaled(objective, theta, steps)
+        n_iter, is_done = n_iter + taken_steps, taken_steps < steps
     return theta, n_iter, is_done
 
 

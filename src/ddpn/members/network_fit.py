@@ -115,20 +115,22 @@ class NetworkFit(Generic[Kind]):
 
         Each network keeps the weights of its best epoch, by its score on the validation rows.
         """
-        used = train if train.has_weight.all() else train.rows(train.has_weight)
-        self._set_size(used, len(used))
-        numeric, config = self._make_settings(used, self.seeds or _draw_seeds(seed, self.options.n_networks))
+        training_rows = train if train.has_weight.all() else train.rows(train.has_weight)
+        self._set_size(training_rows, len(training_rows))
+        numeric, config = self._make_settings(training_rows, self.seeds or _draw_seeds(seed, self.options.n_networks))
         if self.stream is None:
-            rows = self._encode(numeric, used, validation, seed, packs_inputs=self.options.backbone == "mlp")
+            rows = self._encode(numeric, training_rows, validation, seed, packs_inputs=self.options.backbone == "mlp")
         else:
-            rows, config = self.encode_stream(numeric, used, validation, config)
+            rows, config = self.encode_stream(numeric, training_rows, validation, config)
             self.n_rows = len(self.stream)
         model = self._build(rows.width, config.n_networks)
-        model.reset(config.seeds, self._fit_intercepts(used))
-        trained = model
+        model.reset(config.seeds, self._fit_intercepts(training_rows))
+        model_with_unpacking = model
         if rows.packing is not None:
-            trained = model.with_backbone(UnpackedInputs(cast(MLP, model.backbone), rows.packing))
-        return self._make_member(rows, model, self._train(trained, rows.train, rows.validation, config, clock))
+            model_with_unpacking = model.with_backbone(UnpackedInputs(cast(MLP, model.backbone), rows.packing))
+        return self._make_member(
+            rows, model, self._train(model_with_unpacking, rows.train, rows.validation, config, clock)
+        )
 
     def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock) -> list[Kind]:
         """Fit one ensemble per fold to the rows outside this fold, each with its own encoder.
@@ -136,31 +138,31 @@ class NetworkFit(Generic[Kind]):
         `fold` holds the fold of each row. The networks of all ensembles are trained together. They all keep the same
         epoch: the one with the best mean score on the rows that they left out.
         """
-        number, n_per_copy = int(fold.max()) + 1, self.options.n_networks
+        n_folds, n_per_copy = int(fold.max()) + 1, self.options.n_networks
         smallest = len(train) - int(np.bincount(fold).max())
         self._set_size(train, smallest)
-        seeds = _draw_seeds(seed, number * n_per_copy)
+        seeds = _draw_seeds(seed, n_folds * n_per_copy)
         numeric, config = self._make_settings(train, seeds)
-        parts = [(train.rows(fold != k), train.rows(fold == k)) for k in range(number)]
+        fold_rows = [(train.rows(fold != k), train.rows(fold == k)) for k in range(n_folds)]
         # Not packed, because the copies differ in which inputs are numbers.
-        encoded = [self._encode(numeric, *part, seed, packs_inputs=False) for part in parts]
-        model = self._build(max(part.width for part in encoded), len(seeds))
-        slices = [slice(k * n_per_copy, (k + 1) * n_per_copy) for k in range(number)]
+        encoded = [self._encode(numeric, *rows, seed, packs_inputs=False) for rows in fold_rows]
+        model = self._build(max(rows.width for rows in encoded), len(seeds))
+        slices = [slice(k * n_per_copy, (k + 1) * n_per_copy) for k in range(n_folds)]
         for k, rows in enumerate(encoded):
-            alone = self._build(rows.width, n_per_copy)
-            alone.reset(seeds[slices[k]], self._fit_intercepts(train.rows(fold != k)))
-            _insert_copy(model, slices[k], alone)
-        together = _join_copies([(rows.train, rows.validation) for rows in encoded], n_per_copy)
-        history = self._train(model, together, None, config, clock)
+            copy_model = self._build(rows.width, n_per_copy)
+            copy_model.reset(seeds[slices[k]], self._fit_intercepts(train.rows(fold != k)))
+            _insert_copy(model, slices[k], copy_model)
+        joint_rows = _join_copies([(rows.train, rows.validation) for rows in encoded], n_per_copy)
+        history = self._train(model, joint_rows, None, config, clock)
         copies = []
         for k, rows in enumerate(encoded):
-            alone = self._build(rows.width, n_per_copy)
+            copy_model = self._build(rows.width, n_per_copy)
             # The inverse of `_insert_copy`.
-            shapes = {name: tuple(map(slice, tensor.shape)) for name, tensor in alone.state_dict().items()}
-            alone.load_state_dict(
+            shapes = {name: tuple(map(slice, tensor.shape)) for name, tensor in copy_model.state_dict().items()}
+            copy_model.load_state_dict(
                 {name: tensor[slices[k]][shapes[name]] for name, tensor in model.state_dict().items()}
             )
-            copies.append(self._make_member(rows, alone, history.select_networks(slices[k])))
+            copies.append(self._make_member(rows, copy_model, history.select_networks(slices[k])))
         return copies
 
     def _set_size(self, train: CountRows, rows: int) -> None:
@@ -244,16 +246,18 @@ class NetworkFit(Generic[Kind]):
                 encoder.set_columns(drop_effects(encoder.columns_, effects.weak_columns))
             else:
                 crossed = effects
-        some, source = train.rows(slice(0, _MAX_SCREENED_ROWS)), self.stream
+        screened_rows, source = train.rows(slice(0, _MAX_SCREENED_ROWS)), self.stream
         chosen = (
-            self._choose_inputs(some, encoder.transform(some.X)) if np.shape(some.X)[1] > MAX_ENCODED_COLUMNS else None
+            self._choose_inputs(screened_rows, encoder.transform(screened_rows.X))
+            if np.shape(screened_rows.X)[1] > MAX_ENCODED_COLUMNS
+            else None
         )
         mean_weight = float(train.weight_or_ones.mean())
 
         def encode(rows: pl.DataFrame) -> TensorRows:
-            part = source.sample(rows)
-            inputs = encoder.transform(part.X) if crossed is None else crossed.encode_by_content(part.X)
-            return self.to_tensors(part, torch.from_numpy(select_inputs(inputs, chosen)), mean_weight)
+            chunk_rows = source.sample(rows)
+            inputs = encoder.transform(chunk_rows.X) if crossed is None else crossed.encode_by_content(chunk_rows.X)
+            return self.to_tensors(chunk_rows, torch.from_numpy(select_inputs(inputs, chosen)), mean_weight)
 
         validation_rows = None
         if validation is not None:
@@ -354,8 +358,8 @@ def _join_copies(copies: Sequence[tuple[Any, Any]], n_per_copy: int) -> PerNetwo
     positions: tuple[list[Tensor], list[Tensor]] = [], []
     for copy in copies:
         for sample, indices in zip(copy, positions, strict=True):
-            more = torch.zeros(len(sample), width - sample.X.shape[1])
-            samples.append(sample.replace(X=torch.cat([sample.X, more], dim=1)))
+            padding = torch.zeros(len(sample), width - sample.X.shape[1])
+            samples.append(sample.replace(X=torch.cat([sample.X, padding], dim=1)))
             indices += [torch.arange(end, end + len(sample))] * n_per_copy
             end += len(sample)
     joined = {name: torch.cat([sample.parts[name] for sample in samples]) for name in samples[0].parts}

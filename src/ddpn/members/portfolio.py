@@ -48,12 +48,12 @@ def make_default_specs(task: Task, extra_members: Sequence[str] = ()) -> list[Me
         for name, kind in kinds.items()
         if kind.is_default and (task.head.is_count or kind.is_baseline or issubclass(kind, Networks))
     ]
-    further = [name for name in extra_members if name not in names]
-    first = next(
+    extra_names = [name for name in extra_members if name not in names]
+    first_network = next(
         position for position, name in enumerate([*names, ""]) if not name or issubclass(kinds[name], Networks)
     )
     specs = []
-    for name in [*names[:first], *further, *names[first:]]:
+    for name in [*names[:first_network], *extra_names, *names[first_network:]]:
         with suppress(NotApplicableError):
             specs.append(MemberSpec.from_task(name, task))
     return specs
@@ -179,12 +179,14 @@ class Portfolio:
             labels.setdefault(why, []).append(format_member_label(name, MEMBERS[name]))
         if labels:
             sentence = "; ".join(f"without {join_words(names)}, because {why}" for why, names in labels.items())
-            used = [name for name, weight in self.weights.items() if weight > 0.0]
-            alone = (
-                f" It has only one member: {format_member_label(used[0], MEMBERS[used[0]])}." if len(used) == 1 else ""
+            weighted_members = [name for name, weight in self.weights.items() if weight > 0.0]
+            sole_member_note = (
+                f" It has only one member: {format_member_label(weighted_members[0], MEMBERS[weighted_members[0]])}."
+                if len(weighted_members) == 1
+                else ""
             )
             remedy = " Raise the time budget." if TIME_IS_UP in labels else ""
-            notes.append(f"The mixture is fitted {sentence}.{remedy}{alone}")
+            notes.append(f"The mixture is fitted {sentence}.{remedy}{sole_member_note}")
         return notes
 
     def _record_skipped(self, spec: MemberSpec) -> None:

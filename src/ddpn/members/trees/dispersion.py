@@ -46,13 +46,13 @@ class DispersionFit:
         self.raw = np.stack([log_rate, np.zeros_like(log_rate) if offset is None else offset], 1)
         self._growing: list[BoostedTrees] = []
         self._curvature: np.ndarray | None = None
-        # The constant with the smallest loss on some of the rows.
-        some = np.random.default_rng(seed).permutation(len(sample))[:_CONSTANT_ROWS]
-        raw, share = torch.from_numpy(self.raw[some]), torch.from_numpy(self.share[some])
-        rows, where = self.sample.rows(some), torch.tensor([0.0, 1.0], dtype=torch.float64)
+        # The constant with the smallest loss on a sample of the rows.
+        sampled = np.random.default_rng(seed).permutation(len(sample))[:_CONSTANT_ROWS]
+        raw, share = torch.from_numpy(self.raw[sampled]), torch.from_numpy(self.share[sampled])
+        rows, direction = self.sample.rows(sampled), torch.tensor([0.0, 1.0], dtype=torch.float64)
 
         def loss(constant: Tensor) -> Tensor:
-            return share @ head.sample_loss(raw + constant * where, rows) / share.sum()
+            return share @ head.sample_loss(raw + constant * direction, rows) / share.sum()
 
         with single_thread():
             self.constant = float(

@@ -117,23 +117,23 @@ class Trees(Member):
         the member is a copy that leaves out a fold, and its mean has a single booster, because the copies are averaged
         anyway.
         """
-        used = _select_rows(train)
-        unit = choose_exposure_unit(used, is_total=False)
-        used = divide_exposure(used, unit)
-        table, matrix = TreeTable.fit(used.X)
-        mean_rate, weight = compute_rates(used)
+        training_rows = _select_rows(train)
+        unit = choose_exposure_unit(training_rows, is_total=False)
+        training_rows = divide_exposure(training_rows, unit)
+        table, matrix = TreeTable.fit(training_rows.X)
+        mean_rate, weight = compute_rates(training_rows)
         directions = table.get_directions(monotone)
         rows = TreeRows(matrix, table.is_category, mean_rate, weight / weight.mean(), [], directions)
-        folds = divide_rows(used.y, seed, used.group, _COPY_FOLDS if is_copy else FOLDS)
+        folds = divide_rows(training_rows.y, seed, training_rows.group, _COPY_FOLDS if is_copy else FOLDS)
         rows = rows._replace(folds=choose_fold_columns(folds, rows.matrix, rows.rate, rows.weight))
-        settings = Settings(rate=choose_learning_rate(len(used), rate), rounds=rounds, seed=seed)
+        settings = Settings(rate=choose_learning_rate(len(training_rows), rate), rounds=rounds, seed=seed)
         with tree_threads_for(matrix.size):
             mean = MeanFit.choose_best(rows, settings, leaves, clock)
             mean.run(len(folds), clock.part(FOLDS_TIME_SHARE * clock.left))
-            spread = fit_dispersion(rows, mean.out_of_fold, used, seed, clock)
+            dispersion = fit_dispersion(rows, mean.out_of_fold, training_rows, seed, clock)
             means = [mean.fit_all_rows()] if is_copy else mean.to_boosters()
-            boosters = spread.to_boosters()
-            member = cls(spread.head, table, unit, means, spread.constant, boosters, mean.settings.leaves)
+            boosters = dispersion.to_boosters()
+            member = cls(dispersion.head, table, unit, means, dispersion.constant, boosters, mean.settings.leaves)
             if stream is None or validation is None:
                 return member
             settings = Settings(member.leaves, choose_learning_rate(len(stream), rate), rounds, seed=seed)
@@ -148,22 +148,22 @@ class Trees(Member):
         """
         from ddpn.members.trees.streamed import fit_stream
 
-        used = divide_exposure(validation, self.unit)
-        streamed = fit_stream(stream, sample, self.table, self.unit, used, settings, clock)
+        validation_rows = divide_exposure(validation, self.unit)
+        streamed = fit_stream(stream, sample, self.table, self.unit, validation_rows, settings, clock)
         if streamed is None:
             return self
         booster, leaves, rows = streamed
-        inputs, (rate, weight) = self.table.read(used.X), compute_rates(used)
+        inputs, (rate, weight) = self.table.read(validation_rows.X), compute_rates(validation_rows)
         before, after = self.log_rate(inputs), booster.raw(inputs)
         is_better = weight @ (np.exp(after) - rate * after) < weight @ (np.exp(before) - rate * before)
         if not is_better:
             return self
-        parts = self.head, self.table, self.unit, [booster]
-        around = type(self)(*parts, self.constant, self.dispersions, leaves, rows)
-        offset = around.raw(validation.X, validation.exposure)[:, 1] - self.constant
+        shared_arguments = self.head, self.table, self.unit, [booster]
+        streamed_member = type(self)(*shared_arguments, self.constant, self.dispersions, leaves, rows)
+        offset = streamed_member.raw(validation.X, validation.exposure)[:, 1] - self.constant
         # The constant is fitted again, because counts vary less around a better mean.
-        constant = DispersionFit(self.head, used, settings.seed, after, offset).constant
-        return type(self)(*parts, constant, self.dispersions, leaves, rows)
+        constant = DispersionFit(self.head, validation_rows, settings.seed, after, offset).constant
+        return type(self)(*shared_arguments, constant, self.dispersions, leaves, rows)
 
     # Predicting --------------------------------------------------------------------------------------------------
 
@@ -246,11 +246,11 @@ def _select_rows(train: CountRows) -> CountRows:
     Raise a `NotApplicableError` if no mean can be boosted on them, for example because counts are censored. Bounds of
     counts are ignored, which is appropriate if counts are rarely near them.
     """
-    used = train.rows(train.has_weight)
-    if used.limit is not None and (used.y >= used.limit).any():
+    selected = train.rows(train.has_weight)
+    if selected.limit is not None and (selected.y >= selected.limit).any():
         raise NotApplicableError("its mean cannot be boosted from censored counts")
-    if not used.y.any():
+    if not selected.y.any():
         raise NotApplicableError("it has no count above 0 to fit")
-    if len(used) < 2:
+    if len(selected) < 2:
         raise NotApplicableError("it needs at least two rows")
-    return used
+    return selected

@@ -86,29 +86,29 @@ class StreamedTreeRows(lightgbm.Sequence):
         self.batch_size = CHUNK_ROWS
         self._stream, self._table, self._unit, self._seed = stream, table, unit, seed
         self.rate, self.weight = np.zeros(rows, dtype=np.float32), np.ones(rows, dtype=np.float32)
-        self._parts, self._rest = self._iter_matrices(), np.zeros((0, 0))
+        self._matrices, self._unread = self._iter_matrices(), np.zeros((0, 0))
 
     def __len__(self) -> int:
         return len(self.rate)
 
-    def __getitem__(self, part: Any) -> np.ndarray:
-        rows, parts = part.stop - part.start, [self._rest] if len(self._rest) else []
-        while sum(map(len, parts)) < rows:
-            parts.append(next(self._parts))
-        whole = np.concatenate(parts)
-        self._rest = whole[rows:]
-        return np.ascontiguousarray(whole[:rows])
+    def __getitem__(self, rows_slice: Any) -> np.ndarray:
+        rows, matrices = rows_slice.stop - rows_slice.start, [self._unread] if len(self._unread) else []
+        while sum(map(len, matrices)) < rows:
+            matrices.append(next(self._matrices))
+        matrix = np.concatenate(matrices)
+        self._unread = matrix[rows:]
+        return np.ascontiguousarray(matrix[:rows])
 
     def _iter_matrices(self) -> Iterator[np.ndarray]:
         """Draw rows from each chunk of the stream, store their rates and weights, and yield their input matrix."""
         share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
         for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):
-            some = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
-            some = divide_exposure(some, self._unit)
-            stop = min(start + len(some), len(self))
-            rate, weight = compute_rates(some)
+            sampled = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
+            sampled = divide_exposure(sampled, self._unit)
+            stop = min(start + len(sampled), len(self))
+            rate, weight = compute_rates(sampled)
             self.rate[start:stop], self.weight[start:stop] = rate[: stop - start], weight[: stop - start]
-            yield self._table.read(some.X)[: stop - start]
+            yield self._table.read(sampled.X)[: stop - start]
             start = stop
             if start == len(self):
                 return

@@ -1,8 +1,8 @@
-"""The CountNet3D backbone (Appendix B of the paper) for point clouds: PointNets over the beams of a scene.
+"""The CountNet3D backbone (Appendix B of the paper) for point clouds: a PointNet for each beam.
 
-A beam is a group of points with a geometry class and a bounding box. It is packed into a float32 matrix with 2 + N rows
-for N points, and 4 columns. Row 0 is [geometry class, center x, y, z], and row 1 is [0, extent x, y, z], where center
-and extent describe the bounding box. Every other row is a point [1, x, y, z] or padding (zeros). A batch of B beams has
+A beam is a set of points with a geometry class. It is packed into a float32 matrix with 2 + N rows for N points, and 4
+columns. Row 0 is [geometry class, centre x, y, z], and row 1 is [0, extent x, y, z], where centre and extent describe
+the box around all visible points. Every other row is a point [1, x, y, z] or padding (zeros). A batch of B beams has
 shape (B, 2 + N, 4).
 """
 

@@ -77,23 +77,25 @@ class TokenEncoder(Encoder):
     def __init__(self, model: Any, pooling: str = "mean") -> None:
         super().__init__(model, pooling)
         try:
-            words = getattr(model.get_input_embeddings(), "num_embeddings", None)
+            vocabulary_size = getattr(model.get_input_embeddings(), "num_embeddings", None)
         except NotImplementedError:
-            words = None
-        if words is None:
+            vocabulary_size = None
+        if vocabulary_size is None:
             raise ConfigError(f"the model must read token ids, got {type(model).__name__}. Use ViT for images.")
         pad = getattr(model.config, "pad_token_id", None)
-        if not is_integer(pad) or not 0 <= pad < words:
-            most = f"{words}, the model's number of tokens"
-            raise ConfigError(f"pad_token_id of the configuration must be an id below {most}, got {pad!r}.")
-        self.pad, self.vocabulary_size = int(pad), words
+        if not is_integer(pad) or not 0 <= pad < vocabulary_size:
+            limit = f"{vocabulary_size}, the model's number of tokens"
+            raise ConfigError(f"pad_token_id of the configuration must be an id below {limit}, got {pad!r}.")
+        self.pad, self.vocabulary_size = int(pad), vocabulary_size
         # None if the model uses relative positions.
         self.max_tokens: int | None = None
         for name, module in model.named_modules():
             if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITIONS:
                 # RoBERTa numbers positions from the padding index on.
-                taken = 0 if module.padding_idx is None else module.padding_idx + 1
-                self.max_tokens = int(getattr(model.config, "max_position_embeddings", module.num_embeddings)) - taken
+                reserved_positions = 0 if module.padding_idx is None else module.padding_idx + 1
+                self.max_tokens = (
+                    int(getattr(model.config, "max_position_embeddings", module.num_embeddings)) - reserved_positions
+                )
                 break
 
     def make_example(self) -> Tensor:

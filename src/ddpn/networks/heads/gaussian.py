@@ -62,7 +62,10 @@ class GaussianHead(Head):
         return value * (self.beta * self.links(raw)[1].detach()).exp() if self.beta else value
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Return the weighted mean and the log variance of y / exposure. The variance is at least e^-14."""
+        """Return the raw outputs of an intercept-only fit: the weighted mean and the log variance of y / exposure.
+
+        The variance is at least e^-14.
+        """
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         rate = rows.y / rows.scale
         mean = rows.mean(rate)
@@ -131,6 +134,6 @@ class NaturalGaussianHead(GaussianHead):
         return raw[..., 0] * log_variance.exp(), log_variance
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Return the weighted mean and variance of y / exposure, as raw outputs."""
+        """Return the raw outputs of an intercept-only fit, from the weighted mean and variance of y / exposure."""
         mean, log_variance = super().start(y, weight, exposure)
         return torch.stack([mean * (-log_variance).exp(), -log_variance])

@@ -43,7 +43,7 @@ class PoissonHead(Head):
         return Poisson(log_mean(promote_precision(raw)[..., 0], exposure).exp(), validate_args=False)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Return the maximum of the likelihood: log(weighted sum of counts / weighted sum of exposures)."""
+        """Return the maximum likelihood estimate, log(weighted sum of counts / weighted sum of exposures)."""
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         return unbend((rows.mean(rows.y) / rows.mean(rows.scale)).log(), *LOG_MU).reshape(1)
 

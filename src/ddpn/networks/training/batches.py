@@ -151,8 +151,8 @@ class MemoryBatches:
         not changed.
         """
         sizes = [len(rows) for rows in self._positions] or [len(self.sample)] * len(generators)
-        both, used = zip(sizes, generators, strict=True), self.steps * self.batch
-        drawn = [torch.arange(n) if n == self.batch else torch.randperm(n, generator=s)[:used] for n, s in both]
+        pairs, n_used = zip(sizes, generators, strict=True), self.steps * self.batch
+        drawn = [torch.arange(n) if n == self.batch else torch.randperm(n, generator=s)[:n_used] for n, s in pairs]
         if self.has_separate_rows:
             drawn = [rows[order.to(self.device)] for rows, order in zip(self._positions, drawn, strict=True)]
         batches = torch.stack(drawn).to(self.device).split(self.batch, dim=1)
@@ -180,7 +180,7 @@ class MemoryBatches:
 
 
 class RowStream(Protocol):
-    """The protocol of tables that are read in chunks, again in every pass, because they are larger than memory."""
+    """The protocol of tables that are larger than memory, so their rows are read in chunks in every pass."""
 
     @property
     def identity(self) -> str:

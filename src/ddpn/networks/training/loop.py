@@ -167,18 +167,20 @@ class Training:
             raise ConfigError(
                 "augment must be None if training rows are StreamedRows. Change the rows in `encode` instead."
             )
-        has = [rows.exposure is not None for rows in (train, validation) if isinstance(rows, CountRows)]
-        if len(set(has)) > 1:
-            got = "one in train only" if has[0] else "one in validation only"
+        has_exposure = [rows.exposure is not None for rows in (train, validation) if isinstance(rows, CountRows)]
+        if len(set(has_exposure)) > 1:
+            got = "one in train only" if has_exposure[0] else "one in validation only"
             raise InputError(argument="exposure", must="be in both train and validation, or in neither", got=got)
         weight = model.projection.weight
         if weight.numel() and not weight.flatten(1).any(1).all():
             # New layers hold zeros, from which only biases would learn.
             raise ConfigError("All weights of the model are 0. Call model.reset(config.seeds) before training.")
-        is_own = isinstance(train, PerNetworkRows)
-        self.state = State(model, config, has_validation=is_own or validation is not None, shares_epoch=is_own)
+        is_per_network = isinstance(train, PerNetworkRows)
+        self.state = State(
+            model, config, has_validation=is_per_network or validation is not None, shares_epoch=is_per_network
+        )
         self.batches, self.validation = self._make_batches("train", train), None
-        if is_own:
+        if is_per_network:
             self.validation = self._make_batches("validation", train)
         elif validation is not None:
             self.validation = self._make_batches("validation", validation)
@@ -313,8 +315,8 @@ class Training:
             return self.state.step
         if not self._clock.left:
             raise TimeLimitError("the time is up")
-        used = 1.0 - self._clock.left / (self._clock.end - self._clock.started)
-        return max(self.state.step, round(used * self.steps))
+        used_share = 1.0 - self._clock.left / (self._clock.end - self._clock.started)
+        return max(self.state.step, round(used_share * self.steps))
 
     def train_step(self, batch: TensorRows) -> Tensor:
         """Update all networks with one batch; return the mean loss of each network."""

@@ -18,7 +18,7 @@ _PARAMETER_CONTAINERS = (nn.ParameterList, nn.ParameterDict)
 
 
 class _Weight(NamedTuple):
-    """One parameter of all networks.
+    """A parameter that every network has, such as the weights of a layer, with its values for all networks.
 
     `tensors` holds a single tensor whose first axis numbers the networks, or one tensor per network.
     """
