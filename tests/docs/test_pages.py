@@ -120,6 +120,27 @@ def restore_registries():
         registry.update(entries)
 
 
+def parse_board(text: str) -> dict[str, list[str]]:
+    """Parse a printed leaderboard: the cells of each model by its name, without the seconds of its fit."""
+    header, *lines = text.splitlines()[text.startswith("Scores") :]
+    columns = re.split(r"\s{2,}", header.strip())
+    rows = [re.split(r"\s{2,}", line.strip()) for line in lines if len(line) <= len(header) and line.strip()]
+    return {name: cells[: len(cells) - ("fit, s" in columns)] for name, *cells in rows}
+
+
+def check_board(shown: str, board: object) -> None:
+    """Check a leaderboard on a page against the fit. Its last digits depend on the processor."""
+    expected, actual = parse_board(shown), parse_board(str(board))
+    assert list(expected) == list(actual)
+    for name, cells in expected.items():
+        for cell, other in zip(cells, actual[name], strict=True):
+            if "-" in (cell, other):
+                assert cell == other, name
+            else:
+                tolerance = 1.0 if cell.endswith("%") else 0.0
+                assert float(cell.strip("%")) == pytest.approx(float(other.strip("%")), rel=0.01, abs=tolerance), name
+
+
 def list_runnable_pages() -> list[Path]:
     return [page for page in PAGES if any(kind in ("python", "sh", "toml") for kind, _ in find_blocks(page))]
 
@@ -134,6 +155,8 @@ def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, ca
     for kind, text in find_blocks(page):
         if kind == "text" and before.endswith("))\n") and before.splitlines()[-1].startswith("print("):
             shown += text.splitlines()  # what the last line of the code prints
+        if kind == "text" and text.split()[0] == "weight":
+            check_board(text.split("\n\n")[0], space["board"])
         before = text
         if kind == "python":
             if script := re.match(r"# (\w+\.py)\n", text):
