@@ -239,3 +239,11 @@ def test_scores_of_a_panel_are_those_of_new_units_in_later_months():
         scores[name] = np.abs(test.y - model.predict(test.X)).mean() / truth
     assert scores["panel"] == pytest.approx(1.0, abs=0.25)
     assert scores["random"] < 0.75
+
+
+def test_with_groups_the_printed_beginning_is_that_of_the_earliest_test_row():
+    order = np.random.default_rng(1).permutation(N)
+    group = (order // 10).astype(np.uint64)  # every group has ten successive times, and the table is not sorted
+    plan = FitConfig(target="y", time="when", group=("person",))
+    split = split_rows(make_frame(when=order), plan, group=group)
+    assert f"begin at when = {order[split.rows.test].min()} " in split.how
