@@ -144,10 +144,7 @@ class ColumnProfile(NamedTuple):
         """Return the surprise of each training cell as if its fold had been left out of the summary.
 
         A level that has m rows in the other folds is scored like a level that has m rows in the training table. A level
-        that occurs only in its own fold is scored like an unseen level. So training cells take exactly the values that
-        new cells can take. Refitting the summary without a fold would give slightly different values, which matters if
-        many rows share one value, such as that of an unseen name: all new rows would then score higher, or lower, than
-        all training rows.
+        that occurs only in its own fold is scored like an unseen level.
 
         Parameters
         ----------
@@ -156,6 +153,9 @@ class ColumnProfile(NamedTuple):
         fold : array of int
             The fold of each row. Rows that belong together are in one fold.
         """
+        # Training cells must take exactly the values that new cells can take. Fitting a summary to the other folds
+        # would give slightly different values. Where many rows share one surprise, such as that of a new name, all new
+        # rows would then be more unusual than all training rows, or none would be.
         values, surprise = column.values, self.score(column).surprise
         missing = column.is_missing
         _, level, counts = np.unique(np.where(missing, 0, values) + 0, return_inverse=True, return_counts=True)

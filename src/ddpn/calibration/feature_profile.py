@@ -221,10 +221,10 @@ class FeatureProfile:
         return profile, profile._score(distances)
 
     def _fit_scores(self, table: ColumnTable) -> None:
-        """Fit the joint distribution, if there are enough rows, and the tails that convert measures to surprises.
+        """Fit the joint distribution and the tails, with which `_score` scores rows, to the training rows in `table`.
 
-        If there are enough rows, the tails are fitted to rows that are set aside from the summary, because new rows,
-        too, may have unseen levels and extreme values.
+        The tails are fitted to rows that are set aside from the summary, because new rows, too, may have unseen levels
+        and extreme values. If there are few rows, none are set aside, and there is no joint distribution.
         """
         n = len(table)
         if n < _MIN_ROWS:

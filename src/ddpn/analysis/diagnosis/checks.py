@@ -108,8 +108,8 @@ def check_heaping(table: ProbabilityTable) -> Finding:
 def check_tail(table: ProbabilityTable) -> Finding:
     """Test whether the upper tail of the counts is heavier than that of the fitted distribution.
 
-    Two tests are combined: of the number of counts above an upper quantile of their fitted distributions, and of the
-    third most extreme count.
+    Two tests are combined. One is of the number of counts above an upper quantile of their fitted distributions, the
+    other of the third most extreme count.
     """
     level = float(np.clip(5.0 / len(table.y), 1e-3, 1e-2))
     above = np.cumsum(table.pmf[:, ::-1], axis=1)[:, ::-1]

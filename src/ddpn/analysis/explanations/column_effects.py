@@ -127,7 +127,7 @@ def predict_steps(
     """Predict rows with the value of one column moved to adjacent grid points; return the changes of the predictions.
 
     `position` is the index of the column. `unchanged` has the explained quantities of the rows with their own values
-    (`PredictedMoments.quantities`). Rows with a missing value are predicted with random values of the grid.
+    (`PredictedMoments.quantities`). Missing values are replaced by randomly drawn grid points.
     """
     last, row = len(grid.points) - 1, np.flatnonzero(grid.code >= 0)
     step = grid.code[row]
@@ -159,12 +159,12 @@ def predict_steps(
 def accumulate_effects(
     grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Accumulate the effect of a column on one quantity from the changes between adjacent grid points.
+    """Return the accumulated local effect of a column on one quantity, at every grid point.
 
-    The changes are averaged in each step and added up; the resulting effects are centred to a mean of 0 over the rows.
-    `delta` and `gap` are the values in `steps` for one quantity, and for the mixture or one component. `weight` has the
-    weight of every row in each of several bootstrap samples. Return the effects at the grid points and, if values are
-    missing, of a missing value last. Shape: weight (samples, rows) -> (samples, points [+ 1]).
+    The effect at a point is the sum of the average changes in all steps up to it, centred to a mean of 0 over the rows.
+    If values are missing, the effect of a missing value comes last. `delta` and `gap` are the changes in `steps` for
+    one quantity, and for the mixture or one component. `weight` has the weight of every row in each of several
+    bootstrap samples. Shape: weight (samples, rows) -> (samples, points [+ 1]).
     """
     size = len(grid.points)
     in_step = (steps.step[:, None] == np.arange(1, size)).astype(float)

@@ -107,7 +107,7 @@ class Effect:
     is_day: bool = False
 
     def format_points(self) -> list[str]:
-        """Return the points as strings; a column of days has dates."""
+        """Return the points as strings. If the column contains days since 1970, these are dates."""
         return [value_text(point, self.is_day) for point in self.points]
 
     def strength(self, of: str = "mean") -> float:
@@ -127,7 +127,7 @@ class Effect:
 
     @property
     def frequent(self) -> list[int]:
-        """The positions of the points that a figure with bars shows: those with the most rows, ascending."""
+        """The positions of the points to draw as bars, ascending: at most 12, those with the most rows."""
         return np.sort(np.argsort(-self.share, kind="stable")[:_MAX_BARS]).tolist()
 
 

@@ -1,7 +1,7 @@
 """Contributions of the columns to the predictions of single rows: sampled Shapley values.
 
-A background row is turned into the explained row, one column at a time, in random orders. A column contributes the
-average change of the prediction when it is exchanged.
+A background row is turned into the explained row, one column at a time, in random orders. The contribution of a column
+is the average change of the prediction when its value is exchanged.
 """
 
 from collections.abc import Collection

@@ -105,7 +105,10 @@ def describe_recalibration(recalibration: Recalibration | None) -> str:
 
 
 def describe_uncertainty(evidence: Evidence, groups: list[RowGroup]) -> list[tuple[str, str]]:
-    """Describe why the model is uncertain, and in which group its intervals are too narrow, as (topic, sentences)."""
+    """Describe why the model is uncertain and, if a group has intervals that are too narrow, which one.
+
+    Return a list of (topic, sentences).
+    """
     whole = summarize_group("", "all rows", evidence, np.arange(len(evidence.y)))
     min_rows = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
     large = [group for group in groups if group.rows >= min_rows]
