@@ -20,7 +20,7 @@ def measure_share_of_warnings(rows: int, mean: float, alpha: float, tables: int)
         if not y.any():
             continue
         fit = fit_linear(make_head("poisson"), X, CountRows(None, y.astype(float)), (True,), 1e-6)
-        warned += bool(overdispersion_warning(GoodnessOfFit.measure(fit, 0.0), 3))
+        warned += bool(overdispersion_warning(GoodnessOfFit.from_fit(fit, 0.0), 3))
     return warned / tables
 
 

@@ -22,8 +22,8 @@ _LOW_PRECISION = (torch.float16, torch.bfloat16)
 def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:
     """Convert parameters, passed by name, to floating-point tensors of one dtype and one shape.
 
-    The dtype is the common one of the floating-point tensors, or float32 if a tensor has half precision. Python numbers
-    take this dtype. Raise an `InputError` for complex tensors, or if shapes do not broadcast.
+    The dtype is the common dtype of the floating-point tensors, or float32 if a tensor has half precision. Python
+    numbers take this dtype. Raise an `InputError` for complex tensors, or if shapes do not broadcast.
     """
     tensors = {k: v if isinstance(v, Tensor) else torch.as_tensor(v, dtype=torch.float64) for k, v in values.items()}
     dtype = torch.float32 if any(t.dtype in _LOW_PRECISION for t in tensors.values()) else None

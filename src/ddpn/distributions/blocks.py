@@ -50,11 +50,11 @@ class RowBlock(NamedTuple):
     def fill_arena(
         self, rows: slice, limit: int, arena: np.ndarray, slices: np.ndarray, walks: np.ndarray, is_long: np.ndarray
     ) -> int:
-        """Write the probabilities of all components of some rows to one long array, the arena.
+        """Write the weights of all components of some rows to one long array, the arena.
 
-        Probabilities of families are known up to a factor. The positions of components in the arena are written to
-        `slices`, their first counts and sums to `walks`, and rows with more than `limit` counts are marked in
-        `is_long`, see `kernels.loops.fill_arena`. Return the used length of the arena, or -1 if the arena is too short.
+        A component's weights are its probabilities up to a factor. `slices`, `walks` and `is_long` receive the
+        positions of components in the arena, their first counts and sums, and the rows with more than `limit` counts,
+        as in `kernels.loops.fill_arena`. Return the used length of the arena, or -1 if the arena is too short.
         """
         weights, used = self.weights[rows], 0
         for family, components, column in self.families:
@@ -75,7 +75,10 @@ class RowBlock(NamedTuple):
 
 
 def make_block(stacks: Sequence[ComponentStack], index: slice | np.ndarray, n_rows: int) -> RowBlock:
-    """Make the block of the rows `index`, of which there are `n_rows`, from all components of the mixtures."""
+    """Arrange the mixture components of some rows as a `RowBlock`.
+
+    `stacks` have the components of all rows, `index` selects the rows, and `n_rows` is their number.
+    """
     block = RowBlock(np.ones((n_rows, sum(stack.size for stack in stacks))), [], [])
     column = 0
     for stack in stacks:

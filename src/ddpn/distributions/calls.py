@@ -32,10 +32,10 @@ def run_blocks(task: Callable[[Block], None], blocks: Sequence[Block]) -> None:
 def call_per_row(
     function: Callable[..., None], family: type[Family], columns: Sequence[np.ndarray], n_results: int
 ) -> np.ndarray:
-    """Call a kernel that maps the numbers of a row to `n_results` results, for all rows of a family.
+    """Call a kernel that computes `n_results` numbers for each of many distributions of one family.
 
-    `columns` are the inputs (rows,) of the kernel: its arguments, such as counts, and then the parameters of the
-    family. Return the results as an array (n_results, rows).
+    `columns` are its inputs, float64 arrays of shape (rows,): arguments such as counts first, then the parameters of
+    the family. Return an array (n_results, rows).
     """
     n_rows = len(columns[0])
     inputs = np.zeros((len(columns) + 2, n_rows))  # kernels read three parameters, and every family has at least one

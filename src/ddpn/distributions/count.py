@@ -23,8 +23,8 @@ from ddpn.runtime.errors import InputError
 class CountDistribution(Distribution, ABC):
     """A distribution over the counts {0, 1, 2, ...}, the base class of all count distributions.
 
-    A subclass implements `log_prob`, `rows`, and `bracket`, which says where the counts of positive probability are.
-    All other methods then work for a pmf of any shape: they sum over the counts of the bracket.
+    A subclass implements `log_prob`, `rows`, and `bracket`, which returns a window of counts that holds nearly all
+    mass. All other methods then work for a pmf of any shape: they sum over the counts of this window.
 
     Parameters
     ----------

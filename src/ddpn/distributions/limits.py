@@ -219,7 +219,7 @@ class Censored(Modified):
         super().__init__(shape, validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute log P(Z = y) below the limit, and log P(Z >= limit) for y = limit.
+        """Compute log P(Z = y) below the limit, and log P(Z >= limit) for y = limit. Above, it is minus infinity.
 
         The result is differentiable in the parameters of `base`.
         """

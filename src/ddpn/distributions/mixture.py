@@ -255,7 +255,7 @@ def _join(values: Sequence[Tensor]) -> Tensor:
 
 
 class CountMixture(Mixture, CountDistribution):
-    """A mixture of count distributions; `Mixture` returns it."""
+    """A mixture of count distributions. `Mixture(...)` makes one if all components are count distributions."""
 
     _stacks: tuple[CountDistribution, ...]
 
@@ -306,7 +306,7 @@ def _raise_for_normals(self: Mixture, *args: object, **options: object) -> NoRet
 
 
 class ContinuousMixture(Mixture):
-    """A mixture of Normals; `Mixture` returns it."""
+    """A mixture of Normals. `Mixture(...)` makes one if all components are Normals."""
 
     components: Normal
     support = constraints.real
@@ -342,7 +342,7 @@ class ContinuousMixture(Mixture):
         return self.icdf(tail), self.icdf(1.0 - tail)
 
     def sample(self, sample_shape: Sequence[int] = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
-        """Draw random values: for each, a component at random, and then a value of this component."""
+        """Draw random values: choose a component at random, and draw a value from it."""
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
             u = torch.rand(2, *shape, dtype=torch.float64, device=self._like.device, generator=generator)
@@ -354,7 +354,7 @@ class ContinuousMixture(Mixture):
 
 
 class _MixedMixture(Mixture):
-    """A mixture of count distributions and Normals; `Mixture` returns it.
+    """A mixture of count distributions and Normals. `Mixture(...)` makes one if there are components of both kinds.
 
     It has a mean and a variance only. `discretize` turns it into a count distribution by rounding the Normals.
     """
@@ -368,7 +368,7 @@ def _normalise_weights(
 ) -> Tensor:
     """Validate mixture weights and convert them to float64, with sum 1 along the last axis.
 
-    Raise an `InputError` if this axis has not the length `size`.
+    Raise an `InputError` if the last axis does not have the length `size`, the number of components.
     """
     weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
     if weights.dim() == 0 or weights.shape[-1] != size:
@@ -392,10 +392,10 @@ def weighted_logsumexp(logs: Tensor, weights: Tensor) -> Tensor:
 
 
 def weighted_log_masses(log_masses: Tensor, weights: Tensor) -> Tensor:
-    """Compute log sum_k w_k exp(log_masses_k) over the last axis, the log probability of an event under a mixture.
+    """Compute the log probability of an event under a mixture, log sum_k w_k exp(log_masses_k).
 
-    `log_masses` are its log probabilities under the components. Where the result is close to 0, its relative error is
-    small, because probabilities of the complement are added.
+    The sum is over the last axis, and `log_masses` has the event's log probabilities under the components. If the
+    probability is close to 1, that of the complement is summed, so that its logarithm keeps its digits.
     """
     missing = (weights * torch.expm1(log_masses)).sum(-1)
     most = missing.detach() > -0.5

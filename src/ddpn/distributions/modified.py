@@ -20,9 +20,9 @@ class Modified(CountDistribution):
 
     @abstractmethod
     def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> Self:
-        """Apply the same modification to `base`, a distribution with another batch shape.
+        """Return the same modification of another distribution, `base`.
 
-        `change` maps parameters of the modification, such as bounds, from the old batch shape to that of `base`.
+        `change` maps the parameters of the modification, such as bounds, from the old batch shape to that of `base`.
         """
 
     def rows(self, index: Tensor) -> Self:

@@ -102,13 +102,13 @@ class ParametricDistribution(CountDistribution):
         first, last = self._call_per_row(loops.compute_extents, 2, np.full(self.batch_shape.numel(), float(depth)))
         return self._to_tensor(first), self._to_tensor(last)
 
-    def _call_per_row(self, function: Callable[..., None], results: int, *columns: np.ndarray) -> np.ndarray:
+    def _call_per_row(self, function: Callable[..., None], n_results: int, *columns: np.ndarray) -> np.ndarray:
         """Call a kernel with the parameters of all distributions, flattened to rows.
 
         `columns` are inputs (rows,) that precede the parameters. Return an array (n_results, rows).
         """
         parameters = [flatten_rows(x, self.batch_shape) for x in self._parameters()]
-        return calls.call_per_row(function, self.family, [*columns, *parameters], results)
+        return calls.call_per_row(function, self.family, [*columns, *parameters], n_results)
 
     def _moments(self) -> np.ndarray:
         """Compute the mean and the variance of all distributions, flattened to rows. Shape: (2, rows)."""

@@ -194,7 +194,7 @@ class Recalibrated(Modified):
     def summary(
         self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: ArrayLike | None = None
     ) -> Summary:
-        """Compute `CountDistribution.summary`; parts of the variance have the same shares as in `base`."""
+        """Compute `CountDistribution.summary`. The shares of aleatoric and epistemic variance are those of `base`."""
         result = super().summary(levels, y, entropy, interval_level)
         share = result.epistemic / (result.aleatoric + result.epistemic)
         epistemic = result.variance * torch.where(share.isnan(), 0.0, share)

@@ -172,7 +172,7 @@ def _correct_extreme_quantiles(stacks: Sequence[ComponentStack], levels: np.ndar
 
 
 def _search_extreme_quantiles(block: RowBlock, levels: np.ndarray) -> np.ndarray:
-    """Find one quantile per row by bisection, with tail probabilities of a small relative error."""
+    """Find one quantile per row by bisection, from tail probabilities that are accurate even close to 0."""
 
     def reaches(z: np.ndarray) -> np.ndarray:
         """Return True where the cdf at z is at least the level.

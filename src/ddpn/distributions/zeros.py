@@ -22,9 +22,9 @@ from ddpn.runtime.errors import InputError
 
 
 class ZeroModified(Modified):
-    """Base class of `ZeroInflated` and `Hurdle`: zero with probability pi, else a count of another distribution.
+    """Base class of `ZeroInflated` and `Hurdle`: an extra zero with probability pi, else another count.
 
-    The extra zero has probability pi. The other counts follow `base`, or for hurdles `base` truncated to at least 1.
+    The other counts follow `base`, or in a `Hurdle` `base` truncated to at least 1.
     """
 
     _pi: Tensor | None
@@ -87,10 +87,10 @@ class ZeroModified(Modified):
         return torch.stack([logits.sigmoid(), (-logits).sigmoid()], dim=-1)
 
     def _log_other_weight(self, positive: Tensor) -> Tensor:
-        """Compute log(1 - pi) in float64.
+        """Compute log(1 - pi) in float64, for rows in which `positive` is True.
 
-        Where `positive` is False, there is no gradient in pi, which would be NaN at pi = 1, and the value is not
-        meaningful.
+        In other rows, the value is not used. It has no gradient in pi there, because the gradient would be NaN at pi =
+        1.
         """
         if self._logits is None:
             return torch.log1p(-torch.where(positive, self._parameter.double(), 0.0))

@@ -55,7 +55,7 @@ class GoodnessOfFit(NamedTuple):
 
     @classmethod
     @torch.no_grad()
-    def measure(cls, fit: LinearFit, loglik: float) -> Self:
+    def from_fit(cls, fit: LinearFit, loglik: float) -> Self:
         """Compute the statistics of a GLM on its training rows. `loglik` is their log-likelihood.
 
         The deviance compares the GLM with a model of the same dispersions that predicts each count as its own mean. The

@@ -179,7 +179,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         -------
         Prediction
             With `mean`, `std`, `interval`, `quantile`, `pmf`, `prob_above`, `sample`, `plot`, `to_frame` and more, as
-            numpy arrays. `distribution` is the object of torch.
+            numpy arrays. `distribution` is the torch distribution.
         """
         calibrated_groups = self._fitted.calibration.groups
         names = X.names if isinstance(X, ColumnTable) else getattr(X, "columns", ())

@@ -60,8 +60,9 @@ class CountGLM(CountEstimator):
         variance) is one number for all rows, and logit pi of zero-inflated and hurdle models is linear in the columns.
         With "constant", none depends on the columns; with "linear", all do.
     location : {"mean", "mu"}
-        The parameter of a Double Poisson that the coefficients describe, as mu is not its mean. "mu" is the GLM of the
-        DDPN paper, which is fitted faster and can be exported, but has no rate ratios.
+        The parameter of a Double Poisson whose logarithm is linear in the columns: its mean, or its location mu, which
+        differs from the mean. "mu" is the GLM of the DDPN paper. It is fitted faster and can be exported, but has no
+        rate ratios.
     covariance : {"auto", "model", "robust", "HC3"}
         The covariance of the coefficients. "model" is the inverse of the observed information, right if the counts have
         this likelihood. "robust" is the sandwich estimator (statsmodels' `cov_type="HC0"`), right for large samples if
@@ -69,12 +70,13 @@ class CountGLM(CountEstimator):
         more accurate with a few hundred rows. "auto" is "HC3" for Double Poissons by their mean, whose variance is a
         working assumption, else "model". With `groups` in `fit` it is always clustered.
     alpha : float
-        Ridge penalty: alpha / 2 times the sum of squared coefficients of standardised columns, without intercepts, is
-        added to the mean loss. With a penalty, coefficients are finite even if columns separate the counts.
+        Strength of the ridge penalty. The mean loss plus alpha / 2 times the sum of squared coefficients is minimised,
+        with coefficients of standardised columns and without intercepts. With a penalty, coefficients are finite even
+        if columns separate the counts.
     tol : float
-        The search ends when the gradient of the mean loss, for standardised columns, has at most this norm.
+        The search ends when the norm of the gradient of the mean loss, for standardised columns, is at most this.
     max_iter : int
-        The most steps of the search.
+        The largest number of steps of the search.
     missing : {"error", "drop"}
         What `fit` does with rows that have a missing value in X. Predictions always need complete rows.
     lower, upper : int, optional
@@ -103,7 +105,7 @@ class CountGLM(CountEstimator):
         The numbers of rows used (of weight above 0), of rows dropped for missing values, and of groups (None without
         groups).
     converged_, n_iter_, gradient_norm_
-        How the search ended.
+        Whether the search converged, its number of steps, and the norm of the gradient at its end.
 
     Examples
     --------
@@ -201,7 +203,7 @@ class CountGLM(CountEstimator):
         covariance_type = self._covariance_type(head, codes)
         covariance, deviations = fit.covariances(kind=covariance_type, groups=codes)
         loglik = -float(weight @ fit.objective.losses(best.theta))
-        quality = GoodnessOfFit.measure(fit, loglik)
+        quality = GoodnessOfFit.from_fit(fit, loglik)
         self._store_fit(Schema.from_table(table), predictor, sample.rows(used) if n_dropped else sample)
         self._library = library_name(X)
         self.n_rows_, self.n_dropped_ = len(rows), n_dropped

@@ -349,7 +349,7 @@ class NetworkRegressor(CountEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CountRegressor(NetworkRegressor):
-    """Predict counts with honest uncertainty: the model of `ddpn fit`, with scikit-learn's interface.
+    """A regressor for counts with honest uncertainty: the model of `ddpn fit`, with scikit-learn's interface.
 
     The model is a weighted mixture of boosted trees, a GLM, networks and, if longer training still helps, networks that
     are trained longer. Each member predicts a whole distribution. Weights are chosen and intervals calibrated on
@@ -366,14 +366,15 @@ class CountRegressor(NetworkRegressor):
         Options of the likelihood, such as `components=3` for a mixture of three distributions of one family. The
         options of "double_poisson" are `beta` and `objective`.
     members : "auto" or sequence of str
-        The members to fit: names in `ddpn.members.MEMBERS`, such as ["trees", "glm"]. "auto" fits all members above.
+        The members to fit: names in `ddpn.members.MEMBERS`, such as ["trees", "glm"]. "auto" fits all members that are
+        named above.
     hidden : sequence of int or "auto"
         Widths of the hidden layers; () for a linear model. "auto" is (64, 64) up to 5,000 rows and (128, 128, 128, 64)
         beyond.
     numeric : {"auto", "standard", "piecewise", "steps"}
         Encoding of numbers, see `FeatureEncoder`; "auto" is "piecewise" up to 5,000 rows and "steps" beyond.
     epochs : int or "auto"
-        Passes over the training rows; "auto" follows the number of rows.
+        Passes over the training rows; "auto" depends on the number of rows.
     mix_with : sequence of str
         Further kinds of members to fit, names in `ddpn.members.MEMBERS`.
     time_budget : float or str, optional
@@ -411,8 +412,8 @@ class CountRegressor(NetworkRegressor):
     predictor_ : Predictor
         The fitted members with their weights and calibration.
     feature_kinds_ : list of Kind
-        The kind of every column of `feature_names_in_`, where a column of dates is several: "number", "boolean",
-        "category" or "category of numbers".
+        The kind of each column of `feature_names_in_`: "number", "boolean", "category" or "category of numbers". A
+        column of dates has been replaced by several columns.
     history_ : History
         Losses of the networks by epoch.
     left_out_ : dict
@@ -538,8 +539,8 @@ class DDPNRegressor(NetworkRegressor):
     predictor_ : Predictor
         The fitted members with their weights and calibration.
     feature_kinds_ : list of Kind
-        The kind of every column of `feature_names_in_`, where a column of dates is several: "number", "boolean",
-        "category" or "category of numbers".
+        The kind of each column of `feature_names_in_`: "number", "boolean", "category" or "category of numbers". A
+        column of dates has been replaced by several columns.
     history_ : History
         Losses of the networks by epoch.
     leaks_ : tuple of str

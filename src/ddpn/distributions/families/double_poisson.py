@@ -67,7 +67,7 @@ class DoublePoissonWeights(NamedTuple):
     def estimate_shape(self):
         """Return a rough centre, an upper bound of the standard deviation, and infinity, the end of the support.
 
-        The centre is mu, or 0 if weights may fall from 0 on.
+        The centre is mu, or 0 where the most probable count may be 0.
         """
         mu, gamma = self.mu, self.gamma
         return (mu if mu * gamma > 2.0 else 0.0), sqrt(mu / gamma) + 1.0 / gamma, inf
@@ -243,9 +243,9 @@ def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
 def kl_divergence(p: DoublePoisson, q: DoublePoisson) -> Tensor:
     """Compute the Kullback-Leibler divergence KL(p || q) of two Double Poissons.
 
-    log p(Z) is gamma_p times -D(Z; mu_p), minus log S_p with the sum S_p of all weights, plus log h(Z), which p and q
-    share. So KL(p || q) = log S_q - log S_p + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)]. Here, D(Z; mu_q) = D(Z;
-    mu_p) + mu_q - mu_p - Z log(mu_q / mu_p), so that only E[Z] and E[D(Z; mu_p)] under p are needed.
+    With the sum S_p of all weights of p, log p(z) = log h(z) - gamma_p D(z; mu_p) - log S_p. The term log h(z) is the
+    same for q. So KL(p || q) = log S_q - log S_p + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)], with expectations
+    under p. As D(Z; mu_q) = D(Z; mu_p) + mu_q - mu_p - Z log(mu_q / mu_p), these follow from E[Z] and E[D(Z; mu_p)].
     """
     shape = broadcast_shapes(p=tuple(p.batch_shape), q=tuple(q.batch_shape))
     (mu_p, gamma_p), (mu_q, gamma_q) = ((x.expand(shape).double() for x in (d.mu, d.gamma)) for d in (p, q))

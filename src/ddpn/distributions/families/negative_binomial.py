@@ -73,7 +73,7 @@ def unit_deviance(y, mu, r):
 
 
 def log_ratio(x, y, gap):
-    """Return log(x / y), given `gap` = x - y, which keeps its digits if x and y are close."""
+    """Return log(x / y), with a small relative error even if x and y are close. `gap` is x - y."""
     return log(x / y) if gap < -0.5 * y else log1p(gap / y)
 
 

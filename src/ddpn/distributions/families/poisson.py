@@ -81,5 +81,5 @@ class Poisson(ParametricDistribution):
 
     @property
     def mode(self) -> Tensor:
-        """The most probable count. If mu is an integer, it is mu - 1, as probable as mu."""
+        """The most probable count. If mu is an integer, mu - 1 and mu are equally probable, and the mode is mu - 1."""
         return (self.mu.ceil() - 1.0).clamp(min=0.0)

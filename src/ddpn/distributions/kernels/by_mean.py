@@ -61,15 +61,15 @@ class RateWeights(NamedTuple):
         return self.power * log_h(y) - self.c * compute_deviance(y, self.log_m) - self.log_total
 
     def score(self, y):
-        """Return the derivatives of log p(y) in the mean and in c; the formulas are those of the module."""
+        """Return the derivatives of log p(y) in the mean and in c, by the formulas at the top of the module."""
         by_mean = (y - self.mean) / self.variance
         r = self.power_slope * log_h(y) - compute_deviance(y, self.log_m)
         return by_mean, r - self.mean_r - by_mean * self.covariance, 0.0
 
     def estimate_shape(self):
-        """Return a rough centre, the standard deviation and infinity, the end of the support.
+        """Return a rough centre, the standard deviation, and infinity, the end of the support.
 
-        The centre is m, or 0 if weights may fall from 0 on.
+        The centre is m, or 0 where the most probable count may be 0.
         """
         m = exp(self.log_m)
         return (m if self.power_slope == 1.0 or m * self.c > 2.0 else 0.0), self.width, inf

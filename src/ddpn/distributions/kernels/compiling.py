@@ -158,7 +158,10 @@ def _register_methods() -> None:
 
 
 def _announce(dispatcher: Any) -> None:
-    """Print that kernels are being compiled, once per process, unless the kernel of `dispatcher` is on disk."""
+    """Print a message that kernels are being compiled, once per process.
+
+    Nothing is printed if the kernel of `dispatcher` is on disk already.
+    """
     path = Path(dispatcher.stats.cache_path) if dispatcher.stats.cache_path else None
     if not announced and (path is None or not any(path.glob(f"*{dispatcher.py_func.__qualname__}*"))):
         announced.append(True)

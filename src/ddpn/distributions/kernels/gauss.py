@@ -82,6 +82,6 @@ def is_rounding_harmless(n, y, width):
 def find_table(n):
     """Return the index k of the tables for a panel of n = 16 * 2^k counts.
 
-    Panels longer than the last table's use the last table, from which theirs would not differ.
+    There are tables up to k = `N_TABLES` - 1. Longer panels use the last ones, as tables hardly differ from there on.
     """
     return min(frexp(n / N_POSITIONS)[1] - 1, N_TABLES - 1)

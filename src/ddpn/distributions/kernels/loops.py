@@ -117,10 +117,10 @@ def compute_moments(family, inputs, results):
 
 
 def compute_extents(family, inputs, results):
-    """Find the counts of n distributions of a family that are not negligible.
+    """Find windows of counts that hold nearly all mass, for n distributions of a family.
 
-    The weights of all other counts are less than about e^-depth times the largest weight. Shape: inputs (4, n), the
-    depth and three parameters; results (2, n), the first and the last count.
+    Outside of its window, weights are less than about e^-depth times the largest weight. Shape: inputs (4, n), the
+    depth and three parameters; results (2, n), the first and the last count of the window.
     """
     extent = np.empty(N_EXTENT)
     for i in range(inputs.shape[1]):
@@ -155,8 +155,9 @@ def add_tails(family, components, weights, column, y, results):
 def compute_component_tails(p, low, high, y, weights, first, n, total, sums):
     """Return P(Z <= y) and P(Z > y) of one distribution `p`, restricted to the counts from `low` to `high`.
 
-    If y is among the n counts from `first` on, of which `weights` has the weights and `total` their sum, weights are
-    added. If y is farther out, or a tail is too small for this, `ranges.sum_tails` is used, which takes longer.
+    `weights` has the weights of n counts from `first` on, and `total` is their sum. If y is one of these counts and
+    neither tail is too small, the tails are sums of these weights. Otherwise `ranges.sum_tails` is called, which takes
+    longer.
     """
     index = y - first
     if n > 0 and 0.0 <= index < n:

@@ -7,12 +7,14 @@ counts.
 
 The computation has three steps.
 
-1. `compute_component_extents` and `make_row_panels` find out where the components of each row have mass, and choose the
-panels. A panel is an array of three numbers: its first count, its number of counts, and the slope by which
-recalibration has multiplied its probabilities. 2. `add_values` adds the probabilities of each family's components to
-the values: the probabilities of the mixture at the positions, 16 per panel. 3. `summarise_panels` computes statistics.
-Moments are sums over panels. A quantile, the score of a count and a knot of a recalibration map each need the sum over
-a part of a panel. For these, the panel that contains the count is halved until 16 counts are left.
+- `compute_component_extents` and `make_row_panels` find out where the components of each row have mass, and choose the
+  panels. A panel is an array of three numbers: its first count, its number of counts, and the slope by which
+  recalibration has multiplied its probabilities.
+- `add_values` computes the values: the probabilities of the mixture at the 16 positions of each panel. It is called
+  for each family, and adds the probabilities of the family's components.
+- `summarise_panels` computes statistics. Moments are sums over panels. A quantile, the score of a count and a knot of
+  a recalibration map each need the sum over a part of a panel. For these, the panel that contains the count is halved
+  until 16 counts are left.
 
 The panels of all rows are stored in one array. Those of row i are offsets[i] to offsets[i + 1] - 1.
 """
@@ -60,7 +62,7 @@ LOG_TOTAL, MEAN, VARIANCE = range(3)
 
 
 def compute_component_extents(family, components, weights, column, extents):
-    """Find the extent of each component of a family: where its counts with weights that are not negligible lie.
+    """Find the extent of each component of a family: the range of counts whose weights are not negligible.
 
     Writes `extents` (rows, K, 7), with the columns `ranges.FIRST` to `ranges.REFERENCE`. For `components` (rows, k, 5),
     `weights` and `column`, see `kernels.loops`.
@@ -75,9 +77,9 @@ def compute_component_extents(family, components, weights, column, extents):
 def make_row_panels(extents, weights, offsets):
     """Divide the counts of each row into panels; return the panels of all rows, one row after another.
 
-    `extents` (rows, K, 7) has the extents of components, and `weights` (rows, K) their mixture weights. Writes the
-    index of each row's first panel, and last the number of all panels, to `offsets` (rows + 1). The columns of the
-    result (panels, 3) are the first count of a panel, its number of counts, and its slope.
+    `extents` (rows, K, 7) has the extents of components, and `weights` (rows, K) their mixture weights. The result
+    (panels, 3) has the first count of each panel, its number of counts, and its slope. offsets[i] receives the index of
+    the first panel of row i, and the last number of `offsets` (rows + 1,) the number of all panels.
     """
     offsets[0], no_panels = 0, np.zeros((0, 3))
     for i in range(len(weights)):
@@ -91,10 +93,10 @@ def make_row_panels(extents, weights, offsets):
 def lay_panels(extents, weights, panels):
     """Divide the counts of one row into panels, from 0 to the last count that is not negligible.
 
-    Each panel is as long as all components allow (`is_smooth`). Writes its first count, its number of counts and its
-    slope, which is 1 before recalibration, to `panels`, and returns the number of panels. Panels for which `panels` has
-    no space are counted only. There are no panels if a parameter is NaN or infinite, or if counts are too large for
-    float64.
+    Each panel is as long as all components allow (`is_smooth`). Writes its first count, its number of counts, and the
+    slope 1, as nothing is recalibrated yet, to `panels`. Returns the number of panels, which may exceed the length of
+    `panels`: the others are not written. There are no panels if a parameter is NaN or infinite, or if counts are too
+    large for float64.
     """
     x, n, last, n_panels = 0.0, float(N_POSITIONS), -1.0, 0
     for k in range(len(weights)):
@@ -117,9 +119,10 @@ def lay_panels(extents, weights, panels):
 
 
 def is_smooth(extents, weights, x, n):
-    """Return True if a panel of n counts from x on represents every component of a row.
+    """Return True if a panel of n counts from x on can represent every component of a row.
 
-    Each component must have no mass in the panel, or be wide compared with the panel and have its ends elsewhere.
+    For each component, the panel is either outside of its extent, or short compared with its standard deviation and not
+    close to its first or last possible count.
     """
     for k in range(len(weights)):
         if weights[k] > 0.0 and extents[k, FIRST] < x + n and extents[k, LAST] >= x:
@@ -266,11 +269,10 @@ def compute_positions(panels):
 
 
 def bracket_mode(panels, positions, values, mode):
-    """Write two counts that enclose the mode of a row to `mode`.
+    """Write two counts that enclose the mode of a row to `mode`: the positions next to the most probable position.
 
-    They are the positions on either side of the most probable position. A neighbour in a panel with another slope is
-    not used, because recalibrated probabilities jump at a change of the slope. Then the end of the panel encloses the
-    mode.
+    Recalibrated probabilities jump where the slope changes. So if the next position is in a panel with another slope,
+    the end of the panel is written instead.
     """
     best = np.argmax(values)
     s, i = best // N_POSITIONS, best % N_POSITIONS
@@ -340,9 +342,9 @@ def divide_panels(panels, values, cdf_map):
 
 
 def recalibrate_knots(panels, values, cdf_map):
-    """Recalibrate panels of 16 counts with a knot of the map, which `divide_panels` has left unchanged.
+    """Recalibrate, count by count, the panels of 16 counts in which the map has a knot.
 
-    In these, each count is recalibrated by itself.
+    `divide_panels` has left their probabilities unchanged and given them the slope `KNOT_SLOPE`.
     """
     cdf = 0.0
     for s in range(len(panels)):
@@ -409,11 +411,14 @@ def sum_squares(values, n, start, sign, work):
 
 
 def accumulate_panels(panels, values, with_entropy, totals):
-    """Write five sums per panel of a row to `totals` (panels, 5), and return the row's entropy.
+    """Write five sums for each panel of a row to `totals` (panels, 5), and return the row's entropy.
 
-    The sums are the panel's probability, the probability of all earlier panels, that of all later panels, the sum of
-    F(z)^2 over the counts z of earlier panels, and the sum of (1 - F(z))^2 over the counts z of later panels, with the
-    cdf F. From these, quantiles and scores are found without adding panels again. The entropy is 0 if `with_entropy` is
+    With the cdf F, the columns are
+
+    - the probability of the panel, that of all earlier panels, and that of all later panels,
+    - the sum of F(z)^2 over the counts z of earlier panels, and of (1 - F(z))^2 over the counts z of later panels.
+
+    Quantiles and scores are found from these without adding all panels again. The entropy is 0 if `with_entropy` is
     False.
     """
     work, last, spread = np.zeros(N_POSITIONS), len(panels) - 1, 0.0
@@ -575,9 +580,9 @@ def compute_entry_level(curve, y):
 
 
 def find_cdf_at_probability(curve, start, end, probability):
-    """Return the cdf where the pmf equals `probability`, between the points `start` and `end` of a curve.
+    """Return the cdf at the place where the pmf equals `probability`, between the points `start` and `end` of a curve.
 
-    Both are linear between these points. `curve` is the result of `tabulate_curve`.
+    cdf and pmf are interpolated linearly. `curve` is the result of `tabulate_curve`.
     """
     rise = curve[2, end] - curve[2, start]
     share = min(max((probability - curve[2, start]) / rise, 0.0), 1.0) if rise != 0.0 else 0.0

@@ -39,14 +39,16 @@ def is_interior_bell(p):
 def sum_range(p, low, high, with_score, sums):
     """Sum the weights w(z) of a distribution `p` over the counts low <= z <= high.
 
-    Returns a reference, about the largest log weight, and a centre, the count at which it was found. With v(z) = w(z) /
-    e^reference and the derivatives s1, s2 and s3 of log w in the parameters (`p.score`), `sums` receives the sums of
+    Returns a reference, about the largest log weight, and a centre, the count with this weight. With v(z) = w(z) /
+    e^reference, and the derivatives s1, s2 and s3 of log w(z) in the three parameters (`p.score`), `sums` receives the
+    sums of
 
     - v, v (z - centre) and v (z - centre)^2, at the indices 0 to 2,
-    - v s1, v s2 and v s3, at the indices 3 to 5, and v s1^2, v s2^2 and v s3^2, at the indices 6 to 8,
+    - v s1, v s2 and v s3, at the indices 3 to 5,
+    - v s1^2, v s2^2 and v s3^2, at the indices 6 to 8,
     - v s2 (z - centre), at the index `CROSS_SUM`.
 
-    Those with derivatives are 0 unless `with_score` is True.
+    The sums with derivatives are 0 unless `with_score` is True.
     """
     middle, width, end = p.estimate_shape()
     high = min(high, end)
@@ -65,10 +67,11 @@ def sum_range(p, low, high, with_score, sums):
 
 
 def sum_outward(p, first, last, step, reference, centre, with_score, sums):
-    """Add the weights from the count `first` to `last` to the sums of `sum_range`, panel by panel.
+    """Add the weights of the counts from `first` to `last` to the sums of `sum_range`, panel by panel.
 
-    The loop ends early where weights become negligible. `step` is 1 or -1, the direction. For a wide bell curve it is a
-    multiple, so that only every step-th count is added; `sum_range` then multiplies the sums by its size.
+    The loop ends early where weights become negligible. `step` is the signed distance between two counts that are
+    added: 1 or -1, or more for a wide bell curve, of which not every count is needed. Then `sum_range` multiplies the
+    sums by the distance.
     """
     _, width, _ = p.estimate_shape()
     y, before, w, z = first, inf, 0.0, first
@@ -144,7 +147,10 @@ def sum_information(p, sums, results, i):
 
 
 def has_unit_total(p, low, high):
-    """Return True if the weights from `low` to `high` sum to 1: all counts of a normalised family."""
+    """Return True if the weights of the counts from `low` to `high` are known to sum to 1.
+
+    This is so if the family is normalised and the range has all possible counts.
+    """
     _, _, end = p.estimate_shape()
     return p.is_normalised() and low <= 0.0 and high >= end
 
@@ -160,9 +166,9 @@ def log_total(p, low, high, sums):
 def sum_log_range(p, low, high, sums, outside, results, i):
     """Write log P(low <= Z <= high) and its derivatives in the parameters to column i of `results`.
 
-    If most of the mass is within the range, the counts outside are summed, so that a result close to 0 keeps its
-    digits. `sums` and `outside` are work arrays. `outside` has four numbers: the mass outside of the range, and the
-    sums of its three scores, each relative to the sum of all weights.
+    If most of the mass is within the range, the mass outside is summed and subtracted from 1, so that a logarithm close
+    to 0 keeps its digits. `sums` and `outside` are work arrays: `outside` holds the mass outside of the range, and the
+    sums of the three scores there.
     """
     centre, _, end = p.estimate_shape()
     low, high = max(low, 0.0), min(high, end)
@@ -229,11 +235,10 @@ def sum_moments(p, low, high, sums):
 
 
 def find_extent(p, low, high, depth, extent):
-    """Find the counts with weights that are not negligible, for a distribution `p` between `low` and `high`.
+    """Find the range of counts with weights that are not negligible, for a distribution `p` between `low` and `high`.
 
-    A weight is negligible if it is smaller than e^-depth times the largest weight, see `find_outer_count`. `extent`
-    receives the first and the last count whose weight is not negligible, and five more numbers, in the order of `FIRST`
-    to `REFERENCE`.
+    A weight is negligible if it is smaller than about e^-depth times the largest weight, see `find_outer_count`. The
+    array `extent` receives the first and the last count of the range and five more numbers, see `FIRST` to `REFERENCE`.
     """
     centre, width, end = p.estimate_shape()
     end = min(high, end)
@@ -246,8 +251,8 @@ def find_extent(p, low, high, depth, extent):
 def find_outer_count(p, start, last, step, floor):
     """Return a count beyond which weights are negligible, in the direction of `step` (1 or -1) from `start`.
 
-    Weights count as negligible if `compute_log_influence` is below `floor`. The count is at most `last`. It is close to
-    the first such count, but not exactly it.
+    A weight is negligible if `compute_log_influence` is below `floor`. The search ends at `last`. It is approximate:
+    some of the counts up to the returned one may have negligible weights, too.
     """
     _, width, _ = p.estimate_shape()
     near, gap = start, np.floor(8.0 * width) + 4.0

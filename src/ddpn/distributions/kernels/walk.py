@@ -1,4 +1,4 @@
-"""Walks: compute the weights of consecutive counts of one distribution, from where they are negligible upwards."""
+"""Walks: compute the weights of consecutive counts of one distribution, leaving out those that are negligible."""
 
 from math import inf, log
 
@@ -28,16 +28,15 @@ BLOCK_COUNTS, DEVIATIONS_BELOW, DEVIATIONS_ABOVE = 8.0, 6.0, 10.0
 def find_start(p, low, high):
     """Find the count at which a walk over the weights of a distribution `p` starts.
 
-    All smaller counts have negligible weights, or are below `low`, the first possible count. `high` is the last
-    possible count.
+    The weights of smaller counts are negligible. `low` and `high` are the first and the last possible count.
 
     Returns
     -------
     tuple of float
         The start, a count with a large weight, the logarithm of this weight, the last possible count and a rough
-        standard deviation. Nothing is searched for if the walk can start at `low` and the family has a formula for
-        the ratio of consecutive weights, or if the centre is above MAX_COUNT. Then the start and the count with a
-        large weight are estimated from the centre and the standard deviation, and the logarithm is returned as 0.
+        standard deviation. There is no search if the walk can start at `low` and the family has a formula for the
+        ratio of consecutive weights, or if the centre is above MAX_COUNT. Then the start and the count with a large
+        weight are estimated from the centre and the standard deviation, and the logarithm is returned as 0.
     """
     centre, width, end = p.estimate_shape()
     high = min(high, end)
@@ -57,7 +56,10 @@ def find_start(p, low, high):
 
 
 def find_peak(p, y, high):
-    """Return the more probable of the counts y and y + 1, and its log weight. y + 1 is considered only up to `high`."""
+    """Return the more probable of the counts y and y + 1, and its log weight.
+
+    If y is `high`, the last possible count, return y and its log weight.
+    """
     top = p.log_weight(y)
     if y < high:
         following = p.log_weight(y + 1.0)
@@ -67,7 +69,7 @@ def find_peak(p, y, high):
 
 
 def walk(p, low, high, weights, start, room):
-    """Write the weights of consecutive counts of `p` to `weights`, at the index `start` and at most `room` numbers.
+    """Write the weights of consecutive counts of `p` to `weights[start:start + room]`.
 
     The walk starts where weights become relevant, or at `low`, and ends where they become negligible, or at `high`.
     Weights are computed in blocks, because the compiler can vectorise a loop over a block.
@@ -101,7 +103,10 @@ def walk(p, low, high, weights, start, room):
 
 
 def limit_walk(p, limit):
-    """Return the most counts of `p` to compute by a walk: `limit`, or less if panels are faster (see `MAX_COUNTS`)."""
+    """Return the most counts of `p` that may be computed by a walk.
+
+    It is `limit`, or less if panels are faster for this family (see `MAX_COUNTS`).
+    """
     if has_ratio(p) or limit > MAX_COUNTS:
         return limit
     centre, _, _ = p.estimate_shape()
