@@ -1,6 +1,6 @@
 """Count models side by side on real tables, each peer in its own environment.
 
-    make bench-tables                                                  (docs/results/tables.md and tables.svg)
+    make bench-tables                                                  (docs/results/tables.md, .svg and .csv)
     python -m benchmarks.tables --tables quakes,solder --models lightgbm_nb,sklearn_hgb --splits 1
     python -m benchmarks.tables --prepare DIR                          (only write the tables as CSV, to take elsewhere)
     python -m benchmarks.tables --prepared DIR --python current --models ddpn,lightgbm_nb     (no network, no packages)
@@ -34,7 +34,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--prepare", type=Path, metavar="DIR", help="write the tables to this folder and stop")
     parser.add_argument("--prepared", type=Path, metavar="DIR", help="folder of --prepare (default: WORK/tables)")
     parser.add_argument("--retry", action="store_true", help="run again what failed or was skipped")
-    parser.add_argument("--page", type=Path, metavar="DIR", help="write tables.md and tables.svg to this folder")
+    parser.add_argument("--page", type=Path, metavar="DIR", help="write tables.md, .svg and .csv to this folder")
+    parser.add_argument("--note", default="", help="sentences for the page, such as how many fits ran at a time")
     return parser
 
 
@@ -78,7 +79,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.page:
         from .page import write_page
 
-        write_page(setup.out, folder, [entries[name] for name in tables], args.page, args.splits)
+        write_page(setup.out, folder, [entries[name] for name in tables], args.page, args.splits, args.note)
 
 
 def describe_result(result: dict[str, Any]) -> str:

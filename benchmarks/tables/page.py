@@ -1,6 +1,7 @@
 """The results as a page of Markdown with one figure."""
 
 import ast
+import csv
 import json
 from collections import Counter
 from collections.abc import Iterable
@@ -14,23 +15,42 @@ from .summary import Results, Row, average_scores, choose_headline, read_results
 
 FOLDER = Path(__file__).parent
 FIGURE = "tables.svg"
+FIT_FIELDS = ["table", "split", "model", "status", "crps", "nll", "mae", "coverage", "own_coverage", "width"]
+FIT_FIELDS += ["own_width", "fit_seconds", "fit_cpu_seconds", "predict_cpu_seconds_100k", "machine", "commit"]
 
 
-def write_page(out: Path, tables: Path, entries: list[Entry], folder: Path, splits: int = 3) -> None:
-    """Write tables.md and tables.svg from the results in `out`.
+def write_page(
+    out: Path, tables: Path, entries: list[Entry], folder: Path, splits: int = 3, machine_note: str = ""
+) -> None:
+    """Write tables.md, tables.svg and tables.csv, which has the scores of every fit, from the results in `out`.
 
-    Splits after the first `splits` have their own section.
+    Splits after the first `splits` have their own section. `machine_note` follows the sentence on the machine.
     """
     roles = [entry for entry in entries if entry.role != "apart"], [entry for entry in entries if entry.role == "apart"]
     every_split, apart = (read_results(out, [entry.name for entry in part]) for part in roles)
     main = select_splits(every_split, lambda split: split < splits)
     facts = {entry.name: json.loads((tables / f"{entry.name}.json").read_text(encoding="utf-8")) for entry in entries}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tables.md").write_text(format_page(main, apart, facts, every_split), encoding="utf-8")
+    page = format_page(main, apart, facts, every_split, machine_note)
+    (folder / "tables.md").write_text(page, encoding="utf-8")
+    write_fits({**every_split, **apart}, folder / "tables.csv")
     draw_ratios(average_scores(main, "crps"), choose_headline(main), folder / FIGURE)
 
 
-def format_page(main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_split: Results) -> str:
+def write_fits(results: Results, path: Path) -> None:
+    """Write one line per fit, with its scores, its times and the machine and commit of the run."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, FIT_FIELDS, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        for models in results.values():
+            for fits in models.values():
+                for _, fit in sorted(fits.items()):
+                    writer.writerow({name: _round_score(fit.get(name)) for name in FIT_FIELDS})
+
+
+def format_page(
+    main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_split: Results, machine_note: str = ""
+) -> str:
     """Format the whole page; `every_split` has the results of `main` and of further splits."""
     rows = summarize_models(main)
     tables = [name for name in main if REFERENCE in main[name]]
@@ -40,7 +60,9 @@ def format_page(main: Results, apart: Results, facts: dict[str, dict[str, Any]],
         "# Count models on real tables",
         "`make bench-tables` writes this page.",
         f"{len(tables)} tables with {len(splits)} splits each; 20% of the rows are test rows. {_PROTOCOL} "
-        f"Machine: {', '.join(list_values(main, 'machine'))}. Based on commits {', '.join(list_commits(main))}.",
+        f"Machine: {', '.join(list_values(main, 'machine'))}. Based on commits {', '.join(list_commits(main))}. "
+        f"{machine_note}",
+        "The scores of every fit are in [tables.csv](tables.csv).",
         *describe_verdict(rows, choose_headline(main), more),
         format_summary(rows),
         _SUMMARY_NOTE,
@@ -266,6 +288,10 @@ def _format_number(value: float | None, best: float) -> str:
     if value is None:
         return ""
     return f"**{value:.4g}**" if value == best else f"{value:.4g}"
+
+
+def _round_score(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _mean(fits: list[dict[str, Any]], key: str) -> float:

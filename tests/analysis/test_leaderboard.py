@@ -218,6 +218,11 @@ TABLE = [
         "as good as",
         "is as good as the model, within 1% (the same CRPS): prefer it",
     ),
+    (
+        make_evaluation(gain=0.0, reach=0.0, labels=LABELS | {"boosted_nb": "boosted trees"}),
+        "as good as",
+        "The simpler boosted trees are as good as the model, within 1% (the same CRPS): prefer them",
+    ),
     (make_evaluation(gain=0.004, **LARGE), "as good as", "within 1% (the model's CRPS is 0.4% lower"),
     (make_evaluation(gain=-0.004, **LARGE), "as good as", "within 1% (the model's CRPS is 0.4% higher"),
     (make_evaluation(gain=1e-4, **LARGE), "as good as", "under 0.1% lower"),

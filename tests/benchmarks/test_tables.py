@@ -3,6 +3,7 @@
 reading of predictions, scores, splits, adapters and the summary, without long fits.
 """
 
+import csv
 import json
 from importlib import import_module
 
@@ -236,6 +237,7 @@ def results():
         for table, crps_by_model in crps.items()
     }
     failed = {"status": "failed", "reason": "out of memory", "machine": "one", "commit": "abc"}
+    failed |= {"table": "two", "model": "sklearn_hgb", "split": 0}
     results_by_table["two"]["sklearn_hgb"] = {0: failed, 1: make_result("two", "sklearn_hgb", 1, 0.1)}
     return results_by_table
 
@@ -260,6 +262,17 @@ def test_the_page_names_failures_and_the_best_of_a_table(results):
     assert "scikit-learn boosting, Poisson: 1 failed (two 0): `out of memory`" in text
     assert "| one (100) | **0.9** | 1 | 1.2 |" in text
     assert "at worst +10.0% against the best peer of a table (two)" in text
+
+
+def test_the_scores_of_every_fit_are_written(results, tmp_path):
+    import_benchmark("page").write_fits(results, tmp_path / "tables.csv")
+    with (tmp_path / "tables.csv").open(encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 12
+    rows = {(line["model"], line["split"]): line for line in lines if line["table"] == "two"}
+    assert float(rows["ddpn_networks", "1"]["crps"]) == pytest.approx(2.25)
+    assert rows["ddpn_networks", "1"]["fit_cpu_seconds"] == "8.0"
+    assert (rows["sklearn_hgb", "0"]["status"], rows["sklearn_hgb", "0"]["crps"]) == ("failed", "")
 
 
 def test_further_splits_have_their_own_ratios_and_no_other_part(results):

@@ -137,7 +137,7 @@ def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
         )
     if outcome == "worse":
         ahead = format_gain(-gain, evaluation.crps[evaluation.model])
-        verb, its, it = ("are", "their", "them") if name.endswith(_PLURALS) else ("is", "its", "it")
+        verb, its, it = _choose_number(name)
         return "worse", f"{_capital(name)} {verb} better on these rows ({its} CRPS is {ahead}): use {it}."
     ahead = f"better than the best alternative, {name} ({crps})"
     if evaluation.too_narrow or evaluation.too_wide:
@@ -153,13 +153,20 @@ def _describe_tie(evaluation: Evaluation, rival_label: str, crps_words: str) -> 
     """
     comparison = "the same CRPS" if evaluation.gain.mean == 0 else crps_words
     if evaluation.rival_is_simpler:
+        verb, _, it = _choose_number(rival_label)
         return (
-            f"The simpler {rival_label} is as good as the model, within {MAX_DIFFERENCE:.0%} ({comparison}): prefer it."
+            f"The simpler {rival_label} {verb} as good as the model, within {MAX_DIFFERENCE:.0%} ({comparison}): "
+            f"prefer {it}."
         )
     return (
         f"The model is as good as {rival_label}, within {MAX_DIFFERENCE:.0%} ({comparison}), which is no simpler: keep "
         "the model."
     )
+
+
+def _choose_number(label: str) -> tuple[str, str, str]:
+    """Return the verb, the possessive and the object pronoun for the label of a model, such as "boosted trees"."""
+    return ("are", "their", "them") if label.endswith(_PLURALS) else ("is", "its", "it")
 
 
 def _describe_doubt(evaluation: Evaluation, rival_label: str, crps_words: str) -> str:
