@@ -21,7 +21,7 @@ from sklearn.model_selection import train_test_split
 from ddpn import CountRegressor, DDPNRegressor, DoublePoisson, NegativeBinomial
 from ddpn.distributions import variance_limits
 from ddpn.networks.heads import make_head
-from ddpn.paper.experiments.figures import ACCENT, BAND, GREY, panels, style
+from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, make_axes, style
 
 PICTURES = Path(__file__).parent / "pictures"
 #: A clinic with so many chairs: no count can lie above.
@@ -54,7 +54,7 @@ def draw_intervals(path: Path) -> None:
     """Draw calibrated 90% intervals of the default model, of Poisson networks and of Gaussian networks."""
     (hour, y), (new_hour, new_y) = simulate_chairs(800, seed=0), simulate_chairs(20_000, seed=1)
     grid = np.linspace(0.0, 24.0, 481)
-    figure, ((*axes,),) = panels(1, len(MODELS), (9.6, 3.3), sharex=True, sharey=True)
+    figure, ((*axes,),) = make_axes(1, len(MODELS), (9.6, 3.3), sharex=True, sharey=True)
     for ax, (title, options) in zip(axes, MODELS.items(), strict=True):
         model = CountRegressor(**options, random_state=0).fit(hour[:, None], y)
         low, high = model.predict_interval(grid[:, None], coverage=COVERAGE).T
@@ -114,14 +114,15 @@ def run_page(name: str) -> dict[str, Any]:
 def draw_beds(path: Path) -> None:
     """Draw the beds of two Mondays, and how often patients stay by the probability that they do."""
     page = run_page("hospital-beds")
-    figure, ((left, right),) = panels(1, 2, (9.6, 3.1))
+    figure, ((left, right),) = make_axes(1, 2, (9.6, 3.1))
     order = np.argsort(page["mondays"].sum(axis=1))
     for monday, colour, words in ((order[4], GREY, "few bypasses"), (order[-5], ACCENT, "many bypasses")):
         counts, times = np.unique(page["draws"][:, monday], return_counts=True)
         left.bar(counts, times / times.sum(), color=colour, width=0.8, alpha=0.7, label=f"a Monday with {words}")
         kept = page["plans"]["own quantile"][monday]
-        left.axvline(kept, color=colour, linewidth=1.2, linestyle="--")
+        left.axvline(kept, ymax=0.8, color=colour, linewidth=1.2, linestyle="--")
     left.set(title="Beds needed after a week (dashed: kept)", xlabel="patients still in bed, of 24")
+    left.set(xlim=(-0.5, 24.5), xticks=range(0, 25, 4))
     left.set(ylabel="probability", ylim=(0.0, 0.34))
     left.legend(frameon=False, fontsize=8, loc="upper left")
     new = page["new"]
@@ -140,7 +141,7 @@ def draw_stock(path: Path) -> None:
     rows = (winter["name"] == name).to_numpy()
     low, high = page["demand"].interval(COVERAGE)
     days = np.arange(rows.sum())
-    figure, ((ax,),) = panels(1, 1, (9.6, 3.0))
+    figure, ((ax,),) = make_axes(1, 1, (9.6, 3.0))
     ax.fill_between(days, low[rows], high[rows], step="mid", color=BAND, linewidth=0, label="90% interval")
     ax.step(days, page["stock"][rows], where="mid", color=ACCENT, label="stock: the 75% quantile")
     ax.plot(days, winter["sold"][rows], "o", color="black", markersize=3.5, label="sold")
@@ -157,7 +158,7 @@ def draw_claims(path: Path) -> None:
     page = run_page("insurance-claims")
     columns = page["glm"].summary().columns
     table = pd.DataFrame(columns).dropna()[::-1]
-    figure, ((left, right),) = panels(1, 2, (9.6, 3.4))
+    figure, ((left, right),) = make_axes(1, 2, (9.6, 3.4))
     ratio, ends = table["rate ratio"].to_numpy(), table[["ratio low", "ratio high"]].to_numpy().T
     left.axvline(1.0, color=GREY, linewidth=0.8)
     left.errorbar(ratio, range(len(table)), xerr=np.abs(ends - ratio), fmt="o", color="black", markersize=4)
@@ -175,7 +176,7 @@ def draw_people(path: Path) -> None:
     """Draw what two kinds of test promise of new people, and what these bring."""
     page = run_page("repeated-people")
     random, groups = (page["naive"], page["random_test"]), (page["honest"], page["group_test"])
-    figure, ((*axes,),) = panels(1, 2, (9.6, 3.0))
+    figure, ((*axes,),) = make_axes(1, 2, (9.6, 3.0))
     for at, colour, words, is_new in ((-0.2, GREY, "by the test rows", False), (0.2, ACCENT, "new people", True)):
         scored = [(model, page["future"] if is_new else test) for model, test in (random, groups)]
         profits = [page["profit"](*model_and_rows) for model_and_rows in scored]
@@ -199,7 +200,7 @@ def draw_dispersion(path: Path) -> None:
     """Draw the variances that a distribution can have at a mean."""
     mean = torch.linspace(0.2, 20.0, 100, dtype=torch.float64)
     least = torch.stack([variance_limits(value)[0] for value in mean])
-    figure, ((*axes,),) = panels(1, 3, (9.6, 2.9), sharex=True, sharey=True)
+    figure, ((*axes,),) = make_axes(1, 3, (9.6, 2.9), sharex=True, sharey=True)
     titles = ("Poisson: a line", "Negative Binomial: above the line", "Double Poisson: nearly everywhere")
     for ax, title, low in zip(axes, titles, (None, mean, least), strict=True):
         if low is not None:
@@ -216,7 +217,7 @@ def draw_dispersion(path: Path) -> None:
 def draw_attenuation(path: Path) -> None:
     """Draw the weight of a row in the fit of the mean, by its predicted dispersion."""
     mu = torch.linspace(4.0, 40.0, 200, dtype=torch.float64)
-    figure, ((left, right),) = panels(1, 2, (9.6, 3.0))
+    figure, ((left, right),) = make_axes(1, 2, (9.6, 3.0))
     for gamma, line in ((0.25, "--"), (1.0, "-"), (4.0, ":")):
         loss = make_head("double_poisson").loss(
             torch.stack([mu.log(), torch.full_like(mu, gamma).log()], dim=-1), torch.tensor(20.0)
@@ -241,19 +242,19 @@ def draw_ensemble(path: Path) -> None:
     grid = np.linspace(-4.0, 10.0, 300)
     distribution = model.predict_distribution(grid[:, None]).distribution
     low, high = distribution.interval(COVERAGE)
-    figure, ((left, right),) = panels(1, 2, (9.6, 3.0))
+    figure, ((left, right),) = make_axes(1, 2, (9.6, 3.0))
     left.fill_between(grid, low, high, color=BAND, linewidth=0, label="90% interval")
     left.plot(grid, distribution.components.mean.numpy(), color=GREY, linewidth=0.7)
     left.plot(grid, distribution.mean, color="black", label="mean of the ensemble")
     left.plot(x, y, ".", color="0.35", markersize=2.5, label="training rows")
-    left.set(title="Five members (grey); no rows where it is shaded", xlabel="x", ylabel="count", ylim=(0, 32))
-    left.legend(frameon=False, loc="upper center", ncols=3, fontsize=7.5)
+    left.set(title="Five networks (grey); no rows where it is shaded", xlabel="x", ylabel="count", ylim=(0, 32))
+    left.legend(frameon=False, loc="upper center", ncols=3, fontsize=7.5, handlelength=1.2, columnspacing=1.0)
     right.semilogy(grid, distribution.aleatoric, color="black", label="aleatoric: what more rows would not remove")
     right.semilogy(grid, distribution.epistemic, color=ACCENT, label="epistemic: what they would")
     for ax in (left, right):
         for start, end in ((-4.0, 0.0), (6.0, 10.0)):
             ax.axvspan(start, end, color="0.94", zorder=-2, linewidth=0)
-    right.set(title="The two parts of the variance", xlabel="x", ylim=(1e-3, 3e3))
+    right.set(title="The two parts of the variance", xlabel="x", ylabel="variance", ylim=(1e-3, 3e3))
     right.legend(frameon=False, loc="upper center")
     _save_figure(figure, path)
 
@@ -266,7 +267,7 @@ def draw_scoring(path: Path) -> None:
         "vague": NegativeBinomial(mu=10.0, alpha=0.6),
     }
     seen, counts = 10, torch.arange(0.0, 26.0)
-    figure, ((*axes,),) = panels(1, len(distributions), (9.6, 2.7), sharex=True, sharey=True)
+    figure, ((*axes,),) = make_axes(1, len(distributions), (9.6, 2.7), sharex=True, sharey=True)
     for ax, (name, distribution) in zip(axes, distributions.items(), strict=True):
         cdf = distribution.cdf(counts)
         step = (counts >= seen).float()
