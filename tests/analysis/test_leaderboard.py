@@ -212,6 +212,12 @@ TABLE = [
     (make_evaluation(gain=0.015), "undecided", "1.5% lower, 95% interval 0.49% higher to 3.4% lower). Keep the model"),
     (make_evaluation(gain=-0.01), "undecided", "the model's CRPS is 1% higher, 95% interval 3% higher to 1% lower"),
     (make_evaluation(gain=0.015, folds=5), "undecided", "Undecided: 500 out-of-fold rows are too few to tell"),
+    (
+        make_evaluation(gain=0.015, labels=LABELS | {"boosted_nb": "Poisson GLM"}),
+        "undecided",
+        "to tell which predicts better, the model or the Poisson GLM (the model's CRPS is",
+    ),
+    (make_evaluation(gain=-0.03, labels=LABELS | {"boosted_nb": "GLM"}), "worse", "The GLM is better on these rows"),
     (make_evaluation(gain=0.015, simpler=[]), "undecided", "3.4% lower). Keep the model; more rows would decide."),
     (
         make_evaluation(gain=0.0, reach=0.0),

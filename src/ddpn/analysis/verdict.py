@@ -12,6 +12,8 @@ from ddpn.analysis.row_scores import COVERAGE
 _OUT_OF_FOLD = "There are no test rows: every row was scored by copies of the models that were fitted without it."
 #: Ends of the names of candidates that take a plural verb.
 _PLURALS = ("trees", "networks")
+#: Words of labels that take no article in a sentence, such as "gradient boosting".
+_WITHOUT_ARTICLE = (*_PLURALS, "boosting")
 
 
 def format_coverage(coverage: float, expected: float, row_words: str = "rows") -> str:
@@ -123,23 +125,24 @@ def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
     outcome, crps = evaluation.against(evaluation.rival), f"the model's CRPS is {format_gain(gain, base)}"
     if outcome in ("as good as", "undecided"):
         return outcome, (_describe_tie if outcome == "as good as" else _describe_doubt)(evaluation, name, crps)
+    rival = _add_article(name)
     if gain.depends_on_few:
         without = f"{_format_share(gain.without_few, base)} {_side(gain.without_few)}"
         return "undecided", (
-            f"A handful of rows decides between the model and {name}: {crps}, but {without} without the {gain.few} of "
+            f"A handful of rows decides between the model and {rival}: {crps}, but {without} without the {gain.few} of "
             f"{evaluation.rows:,} rows that count most. Test on more rows."
         )
     if evaluation.medians_disagree:
         error = format_gain(evaluation.error_gains[evaluation.rival], evaluation.errors[evaluation.rival])
         return "undecided", (
-            f"CRPS and absolute error disagree on the model and {name}: {crps}, its mean absolute error {error}. "
+            f"CRPS and absolute error disagree on the model and {rival}: {crps}, its mean absolute error {error}. "
             "Choose by what you need, distributions or single numbers."
         )
     if outcome == "worse":
         ahead = format_gain(-gain, evaluation.crps[evaluation.model])
         verb, its, it = _choose_number(name)
-        return "worse", f"{_capital(name)} {verb} better on these rows ({its} CRPS is {ahead}): use {it}."
-    ahead = f"better than the best alternative, {name} ({crps})"
+        return "worse", f"{_capital(rival)} {verb} better on these rows ({its} CRPS is {ahead}): use {it}."
+    ahead = f"better than the best alternative, {rival} ({crps})"
     if evaluation.too_narrow or evaluation.too_wide:
         wrong = "too narrow" if evaluation.too_narrow else "much wider than necessary"
         return "undecided", f"The model predicts {ahead}, but its intervals are {wrong}: use them with care."
@@ -159,8 +162,8 @@ def _describe_tie(evaluation: Evaluation, rival_label: str, crps_words: str) -> 
             f"prefer {it}."
         )
     return (
-        f"The model is as good as {rival_label}, within {MAX_DIFFERENCE:.0%} ({comparison}), which is no simpler: keep "
-        "the model."
+        f"The model is as good as {_add_article(rival_label)}, within {MAX_DIFFERENCE:.0%} ({comparison}), which is no "
+        "simpler: keep the model."
     )
 
 
@@ -169,19 +172,24 @@ def _choose_number(label: str) -> tuple[str, str, str]:
     return ("are", "their", "them") if label.endswith(_PLURALS) else ("is", "its", "it")
 
 
+def _add_article(label: str) -> str:
+    """Put "the" before the label of a model, unless it has an article or takes none."""
+    needs_none = label.startswith(("a ", "an ", "the ")) or any(word in label for word in _WITHOUT_ARTICLE)
+    return label if needs_none else f"the {label}"
+
+
 def _describe_doubt(evaluation: Evaluation, rival_label: str, crps_words: str) -> str:
     """Write the headline for a model and a rival between which too few rows cannot decide.
 
     `rival_label` is the rival's name, and `crps_words` is a clause that compares the two by CRPS.
     """
+    rival = _add_article(rival_label)
     advice = (
-        f"Keep the model unless you need the simpler one, {rival_label}"
-        if evaluation.rival_is_simpler
-        else "Keep the model"
+        f"Keep the model unless you need the simpler one, {rival}" if evaluation.rival_is_simpler else "Keep the model"
     )
     return (
-        f"Undecided: {evaluation.rows:,} {evaluation.row_words} are too few to tell whether the model or {rival_label} "
-        f"predicts better ({crps_words}). {advice}; more rows would decide."
+        f"Undecided: {evaluation.rows:,} {evaluation.row_words} are too few to tell which predicts better, the model "
+        f"or {rival} ({crps_words}). {advice}; more rows would decide."
     )
 
 
