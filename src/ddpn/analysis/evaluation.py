@@ -28,26 +28,30 @@ _LARGE_ERROR_DIFFERENCE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Scores of a model and of other candidates on the same rows; `verdict` decides from them whether to use the model.
+    """Scores of a model and of other candidates on the same rows, used by `verdict`.
 
     Attributes
     ----------
     model : str
         The name of the model among the candidates.
-    crps, errors : mapping of str to float
-        The mean CRPS and the mean absolute error of every candidate by name.
+    crps : mapping of str to float
+        The mean CRPS of every candidate by name.
     gains : mapping of str to Gain
         By how much the CRPS of the model is lower than that of each other candidate.
+    errors : mapping of str to float
+        The mean absolute error of every candidate by name.
     error_gains : mapping of str to Gain
-        By how much the mean absolute error of the model is lower than that of the rival, keyed by the rival.
+        By how much the mean absolute error of the model is lower than that of the `rival`. The only key is the rival.
     rows : int
         The number of scored rows.
     effective_rows : float or None
-        The number of independent rows of equal weight that would give the same precision. It is smaller than `rows`
-        if weights differ or rows within groups are similar. Default: `rows`.
-    coverage, expected : float
-        The share of counts inside the model's intervals, and the mean probability of these intervals by the model's
-        own distributions (NaN if unknown).
+        The number of independent rows of equal weight that would give the same precision. It is smaller than `rows` if
+        weights differ or rows within groups are similar. Default: `rows`.
+    coverage : float
+        The share of counts inside the model's intervals.
+    expected : float
+        The expected coverage: the mean probability of these intervals by the distributions that the model predicts. NaN
+        if unknown.
     labels : mapping of str to str
         Names of candidates for use within a sentence.
     mean_count : float
@@ -61,7 +65,7 @@ class Evaluation:
     leak : str
         A sentence about a suspected target leak, which makes the scores worthless; "" if there is none.
     scores_note : str
-        A sentence about the rows for which the scores hold.
+        A sentence that says for which new rows the scores hold, for example rows of new groups.
     folds : int
         The number of folds if rows were predicted out of fold; 0 for test rows.
     """
@@ -95,11 +99,11 @@ class Evaluation:
         folds: int = 0,
         **options: Any,
     ) -> Self:
-        """Evaluate a model and other candidates from the scores of the same rows.
+        """Evaluate a model and other candidates from their scores of the same rows.
 
-        `scores` has the scores of the rows by each candidate, and `model` is the model's key in it. `y`, `weight` and
-        `group` have the count, the weight and the group of each row; rows of a group are not independent. `options` are
-        further fields of `Evaluation`, such as `simpler`.
+        `scores` maps the name of each candidate to its scores of the rows, and `model` is the name of the model. `y`,
+        `weight` and `group` have the count, the weight and the group of each row; rows of a group are not independent.
+        `options` are values of other fields of `Evaluation`, such as `simpler`.
         """
         weight, model_scores = np.ones(len(y)) if weight is None else weight, scores[model]
         crps, used = {name: weighted_mean(row_scores.crps, weight) for name, row_scores in scores.items()}, weight > 0
@@ -134,10 +138,11 @@ class Evaluation:
         return max(MAX_DIFFERENCE * self.crps[name], _ROUNDING, _NEGLIGIBLE_SHARE * min(self.mean_count, 1.0))
 
     def against(self, name: str) -> str:
-        """Return how the model compares with the candidate `name`: "better", "as good as", "undecided" or "worse".
+        """Compare the model with the candidate `name`: "better", "as good as", "undecided" or "worse".
 
-        "as good as" requires evidence: the 95% interval of the difference lies within the margin (a test of equivalence
-        by two one-sided tests of 2.5% each).
+        The model is better or worse if the 95% interval of the difference in CRPS excludes 0. It is as good as the
+        candidate only if there is evidence for this: the interval lies within the margin of negligible differences (a
+        test of equivalence by two one-sided tests of 2.5% each).
         """
         gain, margin = self.gains[name], self.margin(name)
         if -margin <= gain.low and gain.high <= margin:
@@ -155,9 +160,13 @@ class Evaluation:
     def rival(self) -> str | None:
         """The name of the candidate that decides the verdict; None if there is no other candidate.
 
-        It is the first of these that exists: the best candidate that is clearly better than the model; the simplest of
-        the simpler candidates that are as good as the model; the best undecided candidate; the best candidate that is
-        as good; the best candidate that is clearly worse.
+        The rival is the first of these that exists:
+
+        1. the best candidate that is clearly better than the model;
+        2. the simplest candidate that is simpler than the model and as good;
+        3. the best candidate for which the comparison is undecided;
+        4. the best candidate that is as good as the model;
+        5. the best candidate that is clearly worse.
         """
         outcomes = {name: self.against(name) for name in self.others}
         simpler = self.others if self.simpler is None else self.simpler
@@ -169,7 +178,7 @@ class Evaluation:
 
     @property
     def gain(self) -> Gain:
-        """The gain in CRPS over the rival, which is positive if the model is better; 0 if there is no rival."""
+        """The CRPS of the rival minus that of the model, positive if the model is better; 0 if there is no rival."""
         return Gain(0.0, 0.0, 0.0) if self.rival is None else self.gains[self.rival]
 
     @property
@@ -194,16 +203,22 @@ class Evaluation:
 
     @property
     def too_narrow(self) -> bool:
-        """True if coverage is clearly below the nominal one: its Wilson 95% interval lies below it."""
+        """True if the model's intervals cover clearly fewer counts than asked.
+
+        The coverage must be more than 2% below its nominal value, and Wilson's 95% interval of the coverage must
+        exclude this value.
+        """
         return self.coverage < COVERAGE - MAX_SHORTFALL and (
             wilson_interval(self.coverage, self.independent_rows)[1] < COVERAGE
         )
 
     @property
     def too_wide(self) -> bool:
-        """True if the coverage is clearly above `expected`: Wilson's 95% interval of the coverage lies above it.
+        """True if the model's intervals cover clearly more counts than expected.
 
-        The nominal coverage is not used here, because intervals of integers often have to exceed it.
+        The coverage must be more than 5% above `expected`, and Wilson's 95% interval of the coverage must exclude
+        `expected`. The comparison is not with the nominal coverage, because intervals end at integers and often have to
+        exceed it.
         """
         return self.coverage > self.expected + MAX_EXCESS and (
             wilson_interval(self.coverage, self.independent_rows)[0] > self.expected
@@ -211,9 +226,9 @@ class Evaluation:
 
     @property
     def medians_disagree(self) -> bool:
-        """True if the rival is better by absolute error and the model by CRPS, or vice versa.
+        """True if the rival is better than the model by absolute error but worse by CRPS, or vice versa.
 
-        The difference in absolute error must be clear or large.
+        The difference in mean absolute error must exceed 1%. It must also be statistically significant or exceed 50%.
         """
         name = self.rival or ""
         if name not in self.error_gains:

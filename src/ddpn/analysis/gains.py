@@ -1,4 +1,4 @@
-"""Gains: by how much the mean score of a model is better than that of another, with confidence intervals."""
+"""Gains: by how much the mean score of a model is better than that of another, with a confidence interval."""
 
 import math
 from typing import NamedTuple
@@ -8,8 +8,8 @@ import numpy as np
 from ddpn.rows.groups import encode_groups
 from ddpn.statistics import TAIL, effective_rows, mean_and_error, weighted_mean
 
-#: A handful is one percent of the rows, within these limits.
-_MIN_HANDFUL, _MAX_HANDFUL = 3, 20
+#: A few rows are one percent of all rows, within these limits.
+_MIN_FEW_ROWS, _MAX_FEW_ROWS = 3, 20
 #: The smallest ratio of two mean scores whose logarithm is taken.
 _MIN_SCORE_RATIO = 1e-9
 #: The fewest groups from which the variation between groups can be estimated.
@@ -24,15 +24,15 @@ class Gain(NamedTuple):
     mean : float
         The mean difference over the rows.
     low, high : float
-        The ends of its 95% interval.
+        The ends of the 95% interval of the mean.
     error : float
-        Its standard error.
+        The standard error of the mean.
     few : int
-        The number of the most influential rows that are left out of `without_few`.
+        The number of rows that are considered few: about 1% of all rows.
     without_few : float
-        The mean after the differences of these rows are set to 0.
+        The mean if the differences of the `few` most influential rows are set to 0.
     depends_on_few : bool
-        True if `without_few` is less than half of the mean and may be chance.
+        True if `without_few` is less than half of the mean and not significantly different from 0.
     """
 
     mean: float
@@ -56,14 +56,14 @@ class Gain(NamedTuple):
 def mean_gain(
     differences: np.ndarray, weight: np.ndarray, candidates: int = 1, group: np.ndarray | None = None
 ) -> Gain:
-    """Return the mean of the rows' differences in score between two models, as a gain with a 95% interval.
+    """Return the mean difference in score between two models, with a 95% interval.
 
-    `differences`, `weight` and `group` have one value per row. Rows with the same label in `group` are not independent,
-    so with groups the interval is computed from group means.
+    `differences`, `weight` and `group` have one value per row. Rows with the same label in `group` are not independent.
+    If there are groups, the interval is computed from group means.
 
-    If the second model is the best of several `candidates`, chosen on the same rows, it looks too good. Then the upper
-    end of the interval gets a Bonferroni correction. The lower end needs none, because a model that is better than the
-    best candidate is better than all of them.
+    If the second model was chosen as the best of several `candidates` on the same rows, its score is too optimistic.
+    Therefore, the upper end of the interval gets a Bonferroni correction. The lower end needs none, because a model
+    that is better than the best candidate is better than all of them.
     """
     return _compute_gain(_vary_few_rows(differences, weight), weight, candidates, group)
 
@@ -78,11 +78,11 @@ def compare_scores(
 ) -> Gain:
     """Return by how much the mean score of a model is lower than that of a rival. Scores must not be negative.
 
-    The interval is computed for the logarithm of the ratio of the two means (delta method) and converted back, so that
-    the gain never exceeds 100% of the rival's score. `candidates` and `group` are as for `mean_gain`.
+    The interval is computed for the logarithm of the ratio of the two means (delta method) and converted back. So the
+    gain never exceeds 100% of the rival's score. `candidates` and `group` are as for `mean_gain`.
 
-    If rows were predicted out of fold, with `folds` folds, their scores are not independent, because the fitted models
-    share training rows. Therefore, standard errors are multiplied by `fold_error_factor`.
+    If the rows were predicted out of fold, `folds` is the number of folds. The scores are then not independent, because
+    the fitted models share training rows. Therefore, standard errors are multiplied by `fold_error_factor`.
 
     >>> gain = compare_scores(np.array([0.1, 0.4, 0.1]), np.array([2.0, 9.0, 1.0]), np.ones(3))
     >>> gain.low < gain.mean < gain.high < 4.0
@@ -105,11 +105,12 @@ def compare_scores(
 
 
 def fold_error_factor(folds: int) -> float:
-    """Return the factor by which standard errors of out-of-fold scores exceed those of as many test rows.
+    """Return the factor by which cross-fitting increases the standard error of a mean score.
 
-    This is the correction of Nadeau and Bengio (2003, Machine Learning 52) for models that share training rows: the
-    variance of the mean of k folds is (1 / k + 1 / (k - 1)) times that of one fold instead of 1 / k times. Without it,
-    95% intervals of the gain cover 80% (docs/how-to/default-model.md). For test rows (0 folds), the factor is 1.
+    The models of different folds share training rows, so out-of-fold scores are not independent. By the correction of
+    Nadeau and Bengio (2003, Machine Learning 52), the variance of the mean of k folds is (1 / k + 1 / (k - 1)) times
+    that of one fold. For independent scores, it would be 1 / k times. Without the correction, 95% intervals of the gain
+    cover 80% (docs/how-to/default-model.md). For test rows (0 folds), the factor is 1.
 
     >>> fold_error_factor(5), fold_error_factor(0)
     (1.5, 1.0)
@@ -120,29 +121,34 @@ def fold_error_factor(folds: int) -> float:
 def _vary_few_rows(differences: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return four variants of the rows' differences, to find out whether a few influential rows determine their mean.
 
-    The first variant is unchanged. In the others, the few rows that influence the mean most are changed: positive
-    differences of these rows become 0 (second), negative ones become 0 (third), or all become 0 (fourth). Shape:
-    (rows,) -> (4, rows).
+    The variants differ in the few rows that influence the mean most (`Gain.few`):
+
+    1. unchanged;
+    2. their positive differences become 0;
+    3. their negative differences become 0;
+    4. all their differences become 0.
+
+    Shape: (rows,) -> (4, rows).
     """
-    few = np.argsort(-np.abs(differences * weight), kind="stable")[: _handful(len(differences))]
+    few = np.argsort(-np.abs(differences * weight), kind="stable")[: _count_few_rows(len(differences))]
     variants = np.stack([differences] * 4)
     variants[1, few], variants[2, few] = np.minimum(differences[few], 0.0), np.maximum(differences[few], 0.0)
     variants[3, few] = 0.0
     return variants
 
 
-def _handful(rows: int) -> int:
-    return min(max(_MIN_HANDFUL, math.ceil(rows / 100)), _MAX_HANDFUL)
+def _count_few_rows(rows: int) -> int:
+    return min(max(_MIN_FEW_ROWS, math.ceil(rows / 100)), _MAX_FEW_ROWS)
 
 
 def _compute_gain(
     variants: np.ndarray, weight: np.ndarray, candidates: int, group: np.ndarray | None, error_factor: float = 1.0
 ) -> Gain:
-    """Return the gain that follows from the four `variants` of the rows' differences, which `_vary_few_rows` returns.
+    """Compute the gain from four variants of the rows' differences (`_vary_few_rows`), shape (4, rows).
 
     Standard errors are multiplied by `error_factor`. The other arguments are as for `mean_gain`.
     """
-    intervals = _mean_intervals(*_aggregate_groups(variants, weight, group), candidates, error_factor)
+    intervals = _compute_intervals(*_aggregate_groups(variants, weight, group), candidates, error_factor)
     (
         (mean, low, high, error),
         (_, lowest, _, _),
@@ -153,7 +159,7 @@ def _compute_gain(
     low, high = max(low, lowest) if lowest > 0 else low, min(high, highest) if highest < 0 else high
     is_clear_without_few = low_without_few > 0 if mean > 0 else high_without_few < 0
     is_half_gone = mean_without_few * math.copysign(1.0, mean) < 0.5 * abs(mean)
-    number = _handful(variants.shape[1])
+    number = _count_few_rows(variants.shape[1])
     return Gain(mean, low, high, error, number, mean_without_few, is_half_gone and not is_clear_without_few)
 
 
@@ -162,8 +168,8 @@ def _aggregate_groups(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean values and the total weight of each group. Groups of weight 0 are dropped.
 
-    If `group` is None, `values` and `weight` are returned unchanged. Shape: values (k, rows) and weight (rows,) -> (k,
-    groups) and (groups,).
+    If `group` is None, `values` and `weight` are returned unchanged. Shape: values (k, rows) -> (k, groups) and weight
+    (rows,) -> (groups,).
     """
     if group is None:
         return values, weight
@@ -173,14 +179,15 @@ def _aggregate_groups(
     return np.stack([np.bincount(codes, weight * row_values)[used] / total[used] for row_values in values]), total[used]
 
 
-def _mean_intervals(
+def _compute_intervals(
     values: np.ndarray, weight: np.ndarray, candidates: int, error_factor: float = 1.0
 ) -> list[list[float]]:
-    """Return the mean, both ends of its interval and its standard error for each of k variants of the rows' values.
+    """Return the mean, the two ends of its interval and its standard error, for each of k sets of row values.
 
-    The ends are those of Student's t or, if farther from the mean, those of Hall's transformation (1992, J. R. Stat.
-    Soc. B 54), which corrects for skewness. With a long tail on one side, t intervals would miss the mean too often.
-    `candidates` and `error_factor` are as for `_compute_gain`. Shape: values (k, rows), weight (rows,) -> (k, 4).
+    Each end is computed from Student's t and from Hall's transformation (1992, J. R. Stat. Soc. B 54), and the one
+    farther from the mean is used. Hall's transformation corrects for skewness: if one tail is long, t intervals miss
+    the mean too often. `candidates` and `error_factor` are as for `_compute_gain`. Shape: values (k, rows), weight
+    (rows,) -> (k, 4).
     """
     from scipy.special import stdtrit  # slow to import
 
@@ -200,9 +207,9 @@ def _mean_intervals(
 
 
 def count_independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> float:
-    """Estimate how many independent rows of equal weight would determine the mean of `values` as precisely.
+    """Estimate how many independent rows of equal weight would determine the mean of `values` with the same precision.
 
-    The result is at most the number of rows. It is smaller if weights differ or values within groups are similar. If
+    The result is at most the number of rows. It is smaller if weights differ or if values within groups are similar. If
     there are too few groups to estimate this similarity, it is the number of groups.
     """
     size = effective_rows(weight)

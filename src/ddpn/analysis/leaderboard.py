@@ -43,13 +43,15 @@ class Leaderboard:
     Attributes
     ----------
     entries : list of dict
-        One entry per candidate, sorted by CRPS: "name", "label", "weight" in the mixture, "crps", "nll", "mae",
-        "coverage", "expected" coverage (the mean of the intervals' own probabilities) and "width" of the 90%
-        intervals, and "seconds" of the fit.
+        One entry per candidate, sorted by CRPS. Its keys are "name", "label", "weight" (in the mixture), the mean
+        scores "crps", "nll" and "mae", and "seconds" (of the fit). Three keys describe the 90% intervals: "coverage",
+        "expected" (their mean probability by the predicted distributions) and "width".
     evaluation : Evaluation
         The scores and differences from which the verdict on the mixture is derived.
-    rows, total : int
-        The number of rows that were scored, and the number from which they were drawn.
+    rows : int
+        The number of rows that were scored.
+    total : int
+        The number of rows from which the scored rows were drawn.
     library : {"polars", "pandas"}
         The library of the data frame that `to_frame` returns.
     """
@@ -87,7 +89,10 @@ class Leaderboard:
         }
 
     def to_frame(self) -> "pd.DataFrame | pl.DataFrame":
-        """Return the entries as a data frame with one row per candidate: of pandas if X was one, else of polars."""
+        """Return the entries as a data frame with one row per candidate.
+
+        It is a pandas frame if X was one, otherwise a polars frame.
+        """
         columns = dict.fromkeys(name for entry in self.entries for name in entry)
         return make_frame({name: [entry.get(name) for entry in self.entries] for name in columns}, self.library)
 
@@ -111,8 +116,8 @@ def leaderboard(
 ) -> Leaderboard:
     """Score the mixture and every member, including members of weight 0, on the same rows.
 
-    The verdict compares the mixture with its members and with other models. Networks that are part of a mixture are not
-    compared with it, because they are no simpler alternative.
+    The verdict compares the mixture with its members and with other models. Networks that are part of the mixture are
+    left out of this comparison, because an ensemble of networks is no simpler than the mixture.
 
     Parameters
     ----------
@@ -125,8 +130,8 @@ def leaderboard(
     scores_note : str
         A sentence about the rows for which the scores hold, for example that they belong to new groups.
     others : mapping of str to Distribution, optional
-        The distributions that other models predict for the same rows, by name. A Normal is scored as the
-        distribution of its rounded values.
+        The distributions that other models predict for the same rows, by name. A Normal is scored as the distribution
+        of its rounded values.
     total : int, optional
         The number of rows from which the sample was drawn (`ddpn.tables.row_draw`), for the title.
     mixture_scores : RowScores, optional
@@ -155,8 +160,8 @@ def out_of_fold_leaderboard(
     predictor : Predictor
         The model.
     rows : CalibratedRows
-        The cross-fitted rows. Each row is predicted by the copies of the members that left out its fold, with
-        weights and a calibration from the other folds.
+        The cross-fitted rows. Each member was fitted once per fold, without the rows of this fold, and this copy
+        predicts them. The mixture weights and the calibration are also those of the other folds.
     leaks, scores_note
         As for `leaderboard`.
     """
@@ -193,10 +198,11 @@ def _rank_candidates(
     total: int,
     **options: Any,
 ) -> Leaderboard:
-    """Make the leaderboard from the scores of the same rows by each candidate.
+    """Make the leaderboard from the scores of all candidates on the same rows.
 
-    `scores` has the scores of the rows, keyed by candidate. `baseline_names` are the candidates that are not members.
-    `total` is the number of rows from which the sample was drawn. `options` are further fields of the `Evaluation`.
+    `scores` maps the name of each candidate to its scores of the rows. `baseline_names` are the candidates that are not
+    members of the mixture. `total` is the number of rows from which the sample was drawn. `options` are values of other
+    fields of `Evaluation`.
     """
     labels = {name: format_member_label(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.active_members)

@@ -10,8 +10,8 @@ from ddpn.storage.contents import JsonObject
 def tabulate_scores(entries: Sequence[JsonObject], coverage: float, caption: str = "") -> TextTable:
     """Return a table of the scores of all candidates. If there are several, the smallest CRPS is bold.
 
-    `entries` are `Leaderboard.entries`, also if they were read from JSON, where infinite scores are None. `coverage` is
-    the nominal coverage of the intervals, for the headings.
+    `entries` are `Leaderboard.entries`. They may have been read back from JSON, in which case infinite scores are None.
+    `coverage` is the nominal coverage of the intervals, shown in the headings.
     """
     share = f"{coverage:.0%}"
     headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", "expected", f"{share} width", "fit, s")

@@ -32,15 +32,20 @@ class Monitoring:
 
     Parameters
     ----------
-    rows, total : int
-        The number of new rows that were compared, and the number from which they were drawn.
+    rows : int
+        The number of new rows that were compared.
+    total : int
+        The number of rows from which these were drawn.
     training_rows : int
-        The number of training rows in the summary with which new rows are compared.
-    rows_with_counts, total_with_counts : int
-        The number of new rows whose counts were compared with predictions, and the number from which they were
-        drawn. The model was not fitted to these rows.
-    alpha, effect : float
-        The significance level of all tests together, and the smallest difference that matters.
+        The number of training rows. New rows are compared with a summary of them.
+    rows_with_counts : int
+        The number of new rows whose counts were compared with predictions. The model was not fitted to them.
+    total_with_counts : int
+        The number of rows from which these were drawn.
+    alpha : float
+        The significance level of all tests together.
+    effect : float
+        The smallest difference that counts as drift.
     checks : tuple of Check
         The comparisons.
     not_compared : tuple of str
@@ -149,7 +154,7 @@ def compare(
         The largest number of rows to use, both of X and of `sample`. If there are more, some are drawn at random,
         always the same ones. None uses all rows.
     total, total_with_counts : int, optional
-        The numbers of rows from which X and `sample` were drawn, if they were drawn before.
+        The numbers of rows from which X and `sample` were drawn. Default: their own numbers of rows.
 
     Returns
     -------

@@ -31,8 +31,8 @@ class Pit(NamedTuple):
     heights : array, shape (bins,)
         The heights of the bars, 1 on average.
     chance : float
-        The deviation from 1 that one bar does not exceed in 95% of samples of calibrated predictions. It is
-        computed for continuous distributions and is an upper limit for counts.
+        The half-width of the 95% range of the height of a bar, around 1, if predictions are calibrated. It is computed
+        for continuous distributions; for counts, the range is narrower.
     """
 
     heights: np.ndarray
@@ -40,7 +40,10 @@ class Pit(NamedTuple):
 
     @classmethod
     def from_counts(cls, dist: Predicted, y: ArrayLike, weight: np.ndarray, bins: int = 10) -> "Pit":
-        """Compute the PIT histogram of counts `y` by the distributions `dist`; `weight` has a weight per row."""
+        """Compute the PIT histogram of the counts `y` by their predicted distributions.
+
+        `weight` has the weight of each row.
+        """
         return cls(pit_histogram(dist, y, bins, weight).numpy(), Z * math.sqrt((bins - 1) / effective_rows(weight)))
 
     @classmethod
@@ -56,7 +59,11 @@ class Pit(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """The shape of the histogram: "flat" except for chance, "up" or "down" (a slope), "U", "hump", or "uneven"."""
+        """The shape of the histogram: "flat", "up", "down", "U", "hump" or "uneven".
+
+        "flat" means that all deviations from a uniform histogram may be chance. "up" and "down" are slopes. "uneven" is
+        any other shape.
+        """
         h, half = self.heights, len(self.heights) // 2
         ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())
         # In at least 95% of samples, chance moves no bar farther than this (Bonferroni).

@@ -29,12 +29,14 @@ class RowScores(NamedTuple):
     ----------
     mae : array
         The absolute error of the median.
-    crps, nll : array
-        CRPS and negative log-likelihood of the count.
+    crps : array
+        The continuous ranked probability score.
+    nll : array
+        The negative log-likelihood.
     coverage : array
         1 if the interval contains the count, else 0.
     expected : array
-        The probability of the interval by the row's own distribution.
+        The probability of the interval by the predicted distribution.
     width : array
         The width of the interval.
     """
@@ -56,10 +58,10 @@ class RowScores(NamedTuple):
 
 
 def score_rows(predictor: Predictor, sample: CountRows, member: str = MIXTURE) -> RowScores:
-    """Predict rows, and score the distributions and their calibrated intervals by the counts of the rows.
+    """Predict rows, and score the distributions and their calibrated intervals by the observed counts.
 
-    `member` is "mixture", or the name of the member that predicts. A member that predicts Normals is scored by the
-    distributions of their rounded values.
+    `member` is the name of the model in the mixture that predicts, or "mixture" for the whole mixture. If the
+    predictions are Normals, the distributions of their rounded values are scored.
     """
     return score_predictions(predictor.predict_rows(sample, member))
 
@@ -72,9 +74,9 @@ def score_predictions(predictions: Iterable[tuple[Prediction, CountRows]]) -> Ro
 
 
 def score_prediction(prediction: Prediction, rows: CountRows) -> RowScores:
-    """Score the counts of rows by the distributions and the calibrated intervals of their prediction.
+    """Score the observed counts of rows by their predicted distributions and calibrated intervals.
 
-    If the counts are censored, the distributions of the recorded counts are scored.
+    If counts are censored at a recording limit, the distributions of the recorded counts are scored.
     """
     recorded = censor_rows(prediction.counts, rows.limit)
     interval = replace(prediction, distribution=recorded).interval_with_probability(COVERAGE)
@@ -83,7 +85,7 @@ def score_prediction(prediction: Prediction, rows: CountRows) -> RowScores:
 
 @torch.no_grad()
 def score_distribution(dist: CountDistribution, y: np.ndarray, interval: Interval) -> RowScores:
-    """Score the count in `y` of every row by its predicted distribution and its interval."""
+    """Score the count of every row, given in `y`, by its predicted distribution and its interval."""
     (low, high, expected), counts = interval, torch.from_numpy(y)
     inside = (low <= counts) & (counts <= high)
     scores = absolute_error(dist, counts), crps(dist, counts), nll(dist, counts), inside, expected, high - low

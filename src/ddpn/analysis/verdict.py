@@ -19,8 +19,8 @@ _WITHOUT_ARTICLE = (*_PLURALS, "boosting")
 def format_coverage(coverage: float, expected: float, row_words: str = "rows") -> str:
     """Format the coverage of intervals as part of a sentence, with the expected and the nominal coverage.
 
-    `expected` is the mean probability of the intervals by their own distributions, or NaN if unknown. `row_words` is
-    the name of the rows in the sentence.
+    `expected` is the mean probability of the intervals by the predicted distributions, or NaN if unknown. `row_words`
+    is the name of the rows in the sentence.
 
     >>> format_coverage(0.939, 0.935)
     'cover 93.9% of the rows (expected 93.5%; at least 90% asked)'
@@ -76,7 +76,7 @@ def verdict(evaluation: Evaluation) -> Verdict:
     >>> verdict(Evaluation(model="mixture", crps=crps, labels=labels, **numbers)).headline
     'Gradient boosting is better on these rows (its CRPS is 3% lower, 95% interval 1% to 5%): use it.'
     """
-    level, headline = _write_headline(evaluation)
+    level, headline = _decide_level(evaluation)
     is_replaced = level == "worse" or (level == "as good as" and evaluation.rival_is_simpler)
     sentences = [headline, evaluation.leak]
     if math.isfinite(evaluation.coverage):
@@ -95,8 +95,8 @@ def verdict(evaluation: Evaluation) -> Verdict:
     return Verdict(level, tuple(filter(None, sentences)), evaluation.rival if is_replaced else None)
 
 
-def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
-    """Return the level of the verdict (`Verdict.level`), and its first sentence."""
+def _decide_level(evaluation: Evaluation) -> tuple[str, str]:
+    """Return the level of the verdict (`Verdict.level`) and its headline, the first sentence."""
     if not is_valid_score(evaluation.crps[evaluation.model]):
         return "unusable", "The model could not be scored: its CRPS is not a finite number of at least 0."
     if evaluation.leak:
@@ -150,7 +150,7 @@ def _write_headline(evaluation: Evaluation) -> tuple[str, str]:
 
 
 def _describe_tie(evaluation: Evaluation, rival_label: str, crps_words: str) -> str:
-    """Write the headline for a model and a rival that are as good as each other.
+    """Write the headline for the case that the model and its rival are equally good.
 
     `rival_label` is the rival's name, and `crps_words` is a clause that compares the two by CRPS.
     """
@@ -179,7 +179,7 @@ def _add_article(label: str) -> str:
 
 
 def _describe_doubt(evaluation: Evaluation, rival_label: str, crps_words: str) -> str:
-    """Write the headline for a model and a rival between which too few rows cannot decide.
+    """Write the headline for the case that there are too few rows to say whether the model or its rival is better.
 
     `rival_label` is the rival's name, and `crps_words` is a clause that compares the two by CRPS.
     """
@@ -194,7 +194,7 @@ def _describe_doubt(evaluation: Evaluation, rival_label: str, crps_words: str) -
 
 
 def format_gain(gain: Gain, base: float) -> str:
-    """Format a gain and its interval in percent of a mean score `base`, such as "3% lower, 95% interval 1% to 5%"."""
+    """Format a gain with its interval in percent of a mean score `base`, such as "3% lower, 95% interval 1% to 5%"."""
     low, middle, high = (_format_share(value, base) for value in (gain.low, gain.mean, gain.high))
     if not gain.is_clear:
         return f"{middle} {_side(gain.mean)}, 95% interval {low} {_side(gain.low)} to {high} {_side(gain.high)}"
@@ -207,7 +207,7 @@ def _side(gain: float) -> str:
 
 
 def _format_share(difference: float, base: float) -> str:
-    """Format a difference of scores in percent of a mean score `base`, with two significant digits."""
+    """Format a difference of scores as a percentage of the mean score `base`, with two significant digits."""
     share = 100.0 * abs(difference) / base if base > 0 else math.inf if difference else 0.0
     if share > 1e4:
         return f"over {10_000:,}%"

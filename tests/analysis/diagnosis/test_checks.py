@@ -149,7 +149,7 @@ def test_noise_of_the_mean_is_subtracted():
     noise = float(np.mean((wrong - mean) ** 2 / wrong))
     sample = CountRows(None, y)
     assert estimate_dispersion(sample, describe_known_means(wrong)).direction == "over"
-    corrected = describe_known_means(wrong)._replace(noise=noise, most_noise=noise)
+    corrected = describe_known_means(wrong)._replace(noise=noise, max_noise=noise)
     assert estimate_dispersion(sample, corrected).direction == "equi"
 
 
@@ -206,7 +206,7 @@ def simulate_weighted_counts(rows: int = 300, seed: int = 0, groups: bool = True
 def test_dispersion_and_interval_follow_their_formulas(groups, noise, most):
     """Repeat the weighted mean of ((y - m)^2 - y) / m, its chi-squared-like null and its corrections."""
     sample, mean = simulate_weighted_counts(groups=groups)
-    dispersion = estimate_dispersion(sample, describe_known_means(mean)._replace(noise=noise, most_noise=most))
+    dispersion = estimate_dispersion(sample, describe_known_means(mean)._replace(noise=noise, max_noise=most))
     share = sample.weight * np.minimum(mean, 1.0)
     share = share / share.sum()
     terms = ((sample.y - mean) ** 2 - sample.y) / mean
@@ -232,7 +232,7 @@ def test_counts_that_vary_less_than_poisson_ones_have_no_spread():
     rng = np.random.default_rng(0)
     mean = np.full(400, 6.0)
     sample = CountRows(None, rng.binomial(12, 0.5, 400).astype(float))
-    dispersion = estimate_dispersion(sample, describe_known_means(mean)._replace(noise=0.05, most_noise=0.1))
+    dispersion = estimate_dispersion(sample, describe_known_means(mean)._replace(noise=0.05, max_noise=0.1))
     raw = np.mean(((sample.y - mean) ** 2 - sample.y) / mean)
     assert dispersion.estimate == pytest.approx(1.0 + raw), "noise never makes counts under-dispersed"
     null = stats.pearson3((8.0 + 4.0 / 6.0) / 400**2 / (2.0 / 400) ** 1.5, scale=(2.0 / 400) ** 0.5)

@@ -178,7 +178,7 @@ def test_the_grid_of_a_number_has_quantiles_and_the_bins_of_its_rows():
     edges = np.quantile(values, np.arange(6) / 5, method="inverted_cdf")
     assert not grid.discrete
     assert grid.points == edges.tolist()
-    assert (x[grid.source] == edges).all()
+    assert (x[grid.source_rows] == edges).all()
     assert grid.missing.sum() == 40
     assert (grid.code[:40] == -1).all()
     code = grid.code[40:]
@@ -226,7 +226,7 @@ def test_the_most_frequent_levels_are_measured():
     assert grid.points == list(levels[:20])
     assert (grid.code[codes.tolist().index(20) :] == -1).all()
     assert grid.missing.tolist() == [False] * len(codes) + [True]
-    assert (codes[grid.source] == np.arange(20)).all()
+    assert (codes[grid.source_rows] == np.arange(20)).all()
 
 
 @pytest.mark.parametrize("discrete", [True, False])

@@ -1,7 +1,7 @@
 """Checks of counts against a fitted distribution: zeros, the largest count, heaping and the upper tail.
 
-The fitted distribution is a Double Poisson or a Negative Binomial whose dispersion is fitted to the counts. It is
-smooth, so deviations from it point to a special process.
+The fitted distribution is a Double Poisson or a Negative Binomial whose dispersion is fitted to the counts. Its pmf is
+smooth. So if the counts deviate from it, there is a reason, such as rounding or a recording limit.
 """
 
 import numpy as np
@@ -24,9 +24,10 @@ NONE_BELOW = "no small counts"
 
 
 def check_zeros(table: ProbabilityTable) -> Finding:
-    """Test whether there are more or fewer zeros than the fitted distribution expects.
+    """Test whether there are more or fewer zeros than expected under the fitted distribution.
 
-    If no count is 0, all counts below the smallest one are treated as zeros.
+    `table` has the fitted distribution of every row. If the smallest observed count m is above 0, the share of counts
+    below m, of which none was observed, is tested instead.
     """
     low = max(int(table.y.min()), 1)
     test = moment_test(table, (table.counts < low).astype(float)[None])
@@ -47,10 +48,11 @@ def check_zeros(table: ProbabilityTable) -> Finding:
 
 
 def check_ceiling(table: ProbabilityTable) -> Finding:
-    """Test whether counts pile up at the largest count, or end there although the fitted distribution expects more.
+    """Test whether the counts have a limit at their maximum.
 
-    If many rows have the largest count, larger counts may have been recorded as this count. If none of many expected
-    larger counts occurs, the counts may have an upper limit.
+    There are two signs of a limit, compared with the fitted distribution in `table`. More counts may equal the maximum
+    than expected, because larger counts were recorded as the maximum. Or many larger counts are expected but none was
+    observed, because they are impossible.
     """
     top, total = int(table.y.max()), len(table.y)
     at_top, inside = int(np.sum(table.y == top)), np.clip(table.pmf[:, : top + 1].sum(axis=1), 1e-300, 1.0)
@@ -76,7 +78,7 @@ def check_ceiling(table: ProbabilityTable) -> Finding:
 
 
 def check_heaping(table: ProbabilityTable) -> Finding:
-    """Test whether multiples of 5 or 10 are more frequent than the fitted distribution expects."""
+    """Test whether multiples of 5 or 10 are more frequent than expected under the fitted distribution."""
     largest = table.y.max()
     if largest < _MIN_HEAPED_MAXIMUM:
         clean = f"Heaping cannot be seen in counts up to {largest}."
@@ -108,8 +110,11 @@ def check_heaping(table: ProbabilityTable) -> Finding:
 def check_tail(table: ProbabilityTable) -> Finding:
     """Test whether the upper tail of the counts is heavier than that of the fitted distribution.
 
-    Two tests are combined. One is of the number of counts above an upper quantile of their fitted distributions, the
-    other of the third most extreme count.
+    Two tests are combined by a Bonferroni correction. Both use P(Y >= y), the probability under the fitted distribution
+    of a count at least as large as the observed count y of a row:
+
+    - whether this probability is small (at most 0.1% to 1%) in more rows than expected;
+    - whether the third smallest of these probabilities over all rows is smaller than expected.
     """
     level = float(np.clip(5.0 / len(table.y), 1e-3, 1e-2))
     above = np.cumsum(table.pmf[:, ::-1], axis=1)[:, ::-1]

@@ -1,4 +1,4 @@
-"""Estimate of the dispersion of counts given the features, and a test whether they are Poisson."""
+"""Estimate of the dispersion of counts given the features, and a test whether the counts are Poisson."""
 
 from dataclasses import dataclass
 
@@ -24,8 +24,8 @@ class Dispersion:
     p_value : float
         The p-value of the test that the counts are Poisson.
     spread : float
-        For over-dispersed counts, the relative standard deviation that an unobserved factor of the mean must have
-        to explain the excess variance; otherwise 0.
+        The relative standard deviation of an unobserved random factor of the mean that would explain the excess
+        variance. It is 0 if `estimate` is at most 1.
     """
 
     estimate: float
@@ -41,14 +41,14 @@ class Dispersion:
 
 
 def estimate_dispersion(sample: CountRows, means: Means) -> Dispersion:
-    """Estimate variance / mean given the features, and test whether the counts are Poisson, from out-of-fold means.
+    """Estimate variance / mean given the features from out-of-fold means, and test whether the counts are Poisson.
 
-    The estimate is 1 plus a weighted mean of ((y - mean)^2 - y) / mean over the rows. For Poisson counts, this term has
+    The estimate is 1 plus the weighted mean of t = ((y - mean)^2 - y) / mean over the rows. For Poisson counts, t has
     expectation 0, variance 2 and third moment 8 + 4 / mean.
 
-    Errors of the out-of-fold means increase the estimate by about `Means.noise`, which is itself too large if the mean
-    model has nearly as many parameters as there are rows. So the correction for noise is one-sided: it reduces the
-    evidence for over-dispersion, but never makes counts look under-dispersed.
+    Errors of the out-of-fold means increase the estimate by about `Means.noise`, so the estimate is corrected for this
+    noise. The noise is overestimated if the mean model has nearly as many parameters as there are rows. Therefore, the
+    correction may weaken the evidence for over-dispersion, but it never makes counts look under-dispersed.
 
     If rows have groups, such as repeated counts of one person, the p-value allows for dependence within groups by a
     design effect, and the interval is computed from group means.
@@ -61,14 +61,14 @@ def estimate_dispersion(sample: CountRows, means: Means) -> Dispersion:
     effect = design_effect(share * (terms - raw), group)
     third = float(share**3 @ (8.0 + 4.0 / mean))
     null = approximate_null(effect * 2.0 * float(np.square(share).sum()), effect**1.5 * third)
-    p_value = min(1.0, 2.0 * float(min(null.sf(raw - means.most_noise), null.cdf(raw))))
+    p_value = min(1.0, 2.0 * float(min(null.sf(raw - means.max_noise), null.cdf(raw))))
     _, low, high = mean_gain(terms, share, group=group)[:3]
     # Towards 1, the interval is at least as wide as for a Poisson. So it excludes 1 only if the test rejects.
     if raw > means.noise:
         low = min(low, raw - float(null.ppf(1.0 - LEVEL / 2)))
     else:
         high = max(high, raw - float(null.ppf(LEVEL / 2)))
-    ends = (1.0 + low) / (1.0 + means.most_noise), 1.0 + high
+    ends = (1.0 + low) / (1.0 + means.max_noise), 1.0 + high
     estimate = max((1.0 + raw) / (1.0 + float(np.clip(raw, 0.0, means.noise))), 0.0)
     weight = sample.weight_or_ones
     excess = float((weight * mean) @ terms) / float(weight @ mean**2)
@@ -77,9 +77,10 @@ def estimate_dispersion(sample: CountRows, means: Means) -> Dispersion:
 
 
 def describe_dispersion(dispersion: Dispersion, mean_model: str) -> Finding:
-    """Convert the dispersion to a `Finding`, with sentences about it. It matters if the 95% interval excludes 1.
+    """Convert a dispersion estimate to a `Finding` with a sentence about it.
 
-    `mean_model` is the name of the model that predicted the means.
+    The finding is large enough to report if the 95% interval of the dispersion excludes 1. `mean_model` is the name of
+    the model that predicted the means.
     """
     interval = f"95% interval {dispersion.low:.2f} to {dispersion.high:.2f}"
     start = (

@@ -18,12 +18,16 @@ class Finding:
         A short name of the effect, such as "zero-inflated".
     effect : str
         The size of the effect as text.
-    p_value, adjusted : float
-        The p-value, and the p-value after Holm's correction for the number of checks.
+    p_value : float
+        The p-value of the check.
     matters : bool
         True if the effect is large enough to report.
-    sentence, clean : str
-        The sentence to show if there is an effect, and the sentence to show if there is none.
+    sentence : str
+        The sentence to show if the effect is reported.
+    clean : str
+        The sentence to show otherwise.
+    adjusted : float
+        The p-value after Holm's correction for the number of checks.
     is_explained : bool
         True if another finding explains this effect, so that it is not reported.
     """
@@ -52,7 +56,7 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """The sentence to show: `sentence` if the effect is reported, else `clean`."""
+        """The sentence to show to the user: `sentence` if the effect is reported, else `clean`."""
         return self.sentence if self.found else self.clean
 
     def to_dict(self) -> JsonObject:

@@ -1,6 +1,6 @@
 """Conditional means of the counts given the features, predicted out of fold.
 
-Means that are fitted to the same counts would be too close to them and hide dispersion.
+If a model predicted the rows that it was fitted to, its means would be too close to the counts and hide dispersion.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,18 +36,18 @@ Progress = Callable[[str], object]
 
 
 class OutOfFoldMeans(NamedTuple):
-    """Predictions of a mean model that is fitted once per fold, without the rows of this fold.
+    """Predictions of a mean model that is fitted once per fold, each time without the rows of this fold.
 
     Attributes
     ----------
     mean : array, shape (rows,)
-        The out-of-fold prediction of each row; NaN for rows of folds that were not left out.
-    typical : array, shape (rows,)
-        The average prediction of each row over all fits (for boosted trees, the out-of-fold prediction).
+        The prediction of each row by the fit without its fold. NaN for rows of folds for which no model was fitted.
+    average : array, shape (rows,)
+        The average of the predictions of each row by all fits. Boosted trees store their out-of-fold predictions here.
     """
 
     mean: np.ndarray
-    typical: np.ndarray
+    average: np.ndarray
 
 
 #: A function that fits a mean model: (rows, number of folds to fit) -> out-of-fold means.
@@ -64,10 +64,11 @@ class Means(NamedTuple):
     mean : array, shape (rows,)
         The out-of-fold mean of each row.
     noise : float
-        The estimated average of (predicted mean - true mean)^2 / mean over the rows, weighted by
-        `dispersion_weights`. Estimates of variance / mean are too large by this amount.
-    most_noise : float
-        An upper estimate of `noise`, in case the true means are rougher than the predicted ones.
+        The estimated average of (predicted mean - true mean)^2 / mean over the rows, weighted by `dispersion_weights`.
+        Estimates of variance / mean are too large by this amount.
+    max_noise : float
+        An upper estimate of `noise`. It allows for true means that vary less smoothly with the features than the
+        predicted ones.
     explained : float
         The share of the deviance of a constant mean that the model explains out of fold.
     """
@@ -75,12 +76,12 @@ class Means(NamedTuple):
     name: str
     mean: np.ndarray
     noise: float
-    most_noise: float
+    max_noise: float
     explained: float
 
 
 def dispersion_weights(sample: CountRows, mean: np.ndarray) -> np.ndarray:
-    """Return the weights of rows in estimates of the dispersion: sample weights, times the mean if it is below 1.
+    """Return the weights of rows in estimates of the dispersion: the sample weight, times the mean if it is below 1.
 
     Rows with a mean below 1 contain little information about the dispersion.
     """
@@ -90,9 +91,9 @@ def dispersion_weights(sample: CountRows, mean: np.ndarray) -> np.ndarray:
 def predict_out_of_fold_means(sample: CountRows, mean_model: str, seed: int, progress: Progress) -> Means:
     """Predict the mean of every row by a model that was fitted to other folds, and estimate the error of these means.
 
-    `mean_model` is one of `MEAN_MODELS`; "auto" takes the model with the smallest out-of-fold deviance. If the table is
-    too wide for a GLM, none is fitted. `seed` determines folds and trees. `progress` is called with the name of each
-    step.
+    `mean_model` is one of `MEAN_MODELS`; "auto" takes the model with the smallest out-of-fold deviance. If the table
+    has too many columns for a GLM, none is fitted. `seed` determines the folds and the trees. `progress` is called with
+    the name of each step.
     """
     fold_numbers = assign_folds(len(sample), FOLDS, seed, sample.group)
     n_folds, models = int(fold_numbers.max()) + 1, dict[str, MeanModel]()
@@ -119,23 +120,24 @@ def predict_out_of_fold_means(sample: CountRows, mean_model: str, seed: int, pro
             models.pop("glm")
     if mean_model in ("auto", "boosting"):
         progress("Fitting boosted trees")
-        base = predictions[best()].mean
-        add("boosting", lambda rows, n_fits: _fit_boosting(rows, base, fold_numbers, seed, n_fits))
+        start_means = predictions[best()].mean
+        add("boosting", lambda rows, n_fits: _fit_boosting(rows, start_means, fold_numbers, seed, n_fits))
     chosen = best() if mean_model == "auto" else mean_model if mean_model in predictions else "constant"
     progress("Measuring the noise of the mean")
-    noise = _measure_noise(sample, models[chosen], predictions[chosen].typical, min(n_folds, _NOISE_FOLDS), seed)
+    noise = _measure_noise(sample, models[chosen], predictions[chosen].average, min(n_folds, _NOISE_FOLDS), seed)
     # In simulations, the squared error of boosted means was up to twice the bootstrap estimate, whose means are
     # smoother.
-    most_noise = 2.0 * noise if chosen == "boosting" else noise
+    max_noise = 2.0 * noise if chosen == "boosting" else noise
     explained = 0.0 if chosen == "constant" else max(0.0, 1.0 - deviance[chosen] / deviance["constant"])
-    return Means(chosen, predictions[chosen].mean, noise, most_noise, explained)
+    return Means(chosen, predictions[chosen].mean, noise, max_noise, explained)
 
 
 def _measure_noise(sample: CountRows, model: MeanModel, mean: np.ndarray, n_folds: int, seed: int) -> float:
-    """Estimate the error of a mean model, defined as `Means.noise`, by a parametric bootstrap.
+    """Estimate the error of a mean model, as defined for `Means.noise`, by a parametric bootstrap.
 
-    Poisson counts are drawn with the means `mean`, the model is fitted to them, and its predictions are compared with
-    these means. Only the first `n_folds` folds are fitted and compared.
+    Poisson counts with the means `mean` are drawn, the model is fitted to them, and its out-of-fold predictions are
+    compared with these means. To save time, only the first `n_folds` folds are predicted, and the comparison is
+    restricted to them.
     """
     drawn = sample.replace(y=np.random.default_rng(seed).poisson(mean).astype(float))
     if not np.ptp(drawn.y):
@@ -156,8 +158,8 @@ def _combine_folds(
 ) -> OutOfFoldMeans:
     """Combine the predictions of several fits, each of which left out one fold.
 
-    `fold_predictions` has the predictions of all rows by each fit, in the order of the folds, and `fold_numbers` the
-    fold of each row.
+    `fold_numbers` has the fold of each row. `fold_predictions[k]` has the predictions of all rows by the fit without
+    fold k.
     """
     mean, clipped = np.full(len(fold_numbers), np.nan), [_clip_means(sample, fit) for fit in fold_predictions]
     for fold, fold_mean in enumerate(clipped):
@@ -165,18 +167,22 @@ def _combine_folds(
     return OutOfFoldMeans(mean, np.mean(clipped, axis=0))
 
 
-def _predict_rate(sample: CountRows, used: np.ndarray) -> np.ndarray:
-    """Predict every row by a constant rate per unit of exposure, estimated from the rows where `used` is True."""
-    weight = sample.weight_or_ones * used
+def _predict_rate(sample: CountRows, is_training_row: np.ndarray) -> np.ndarray:
+    """Predict every row by a constant rate per unit of exposure, estimated from the training rows.
+
+    `is_training_row` is True for the training rows.
+    """
+    weight = sample.weight_or_ones * is_training_row
     scale = np.ones(len(sample)) if sample.exposure is None else np.asarray(sample.exposure)
     return (weight @ sample.y) / (weight @ scale) * scale
 
 
 @torch.no_grad()
 def _fit_glm(sample: CountRows, fold_numbers: np.ndarray, seed: int, n_folds: int) -> OutOfFoldMeans:
-    """Predict means out of fold by a Poisson GLM. `fold_numbers` has the fold of each row.
+    """Predict means out of fold by a Poisson GLM.
 
-    Only the first `n_folds` folds are left out in turn, with one fit for each.
+    `fold_numbers` has the fold of each row. Only the first `n_folds` folds are predicted, each by a GLM fitted to all
+    other folds.
     """
     rows, spec = Folds(sample, None, fold_numbers), MemberSpec("glm", GLM, {"head": make_head("poisson")})
     copies = (rows.fit_copy(spec, fold, seed) for fold in range(n_folds))
@@ -185,19 +191,20 @@ def _fit_glm(sample: CountRows, fold_numbers: np.ndarray, seed: int, n_folds: in
 
 
 def _fit_boosting(
-    sample: CountRows, base: np.ndarray, fold_numbers: np.ndarray, seed: int, n_folds: int
+    sample: CountRows, start_means: np.ndarray, fold_numbers: np.ndarray, seed: int, n_folds: int
 ) -> OutOfFoldMeans:
-    """Predict means out of fold by boosted trees that correct the means `base`, the out-of-fold means of another model.
+    """Predict means out of fold by boosted trees that correct the out-of-fold means of another model.
 
-    The trees predict factors of these means. Only the first `n_folds` folds are left out in turn; `fold_numbers` has
-    the fold of each row.
+    `start_means` are the means to correct. The trees predict the factor by which each of them is multiplied.
+    `fold_numbers` has the fold of each row. Only the first `n_folds` folds are predicted, each by trees fitted to all
+    other folds.
     """
     table, matrix = TreeTable.fit(sample.X)
-    weight, rate = sample.weight_or_ones * base, sample.y / base
+    weight, rate = sample.weight_or_ones * start_means, sample.y / start_means
     parts = [Fold(inner, outer) for inner, outer in list_fold_pairs(fold_numbers)]
     with tree_threads_for(matrix.size):
         rows = TreeRows(matrix, table.is_category, rate, weight, choose_fold_columns(parts, matrix, rate, weight))
         fit = MeanFit(rows, _TREES._replace(seed=seed))
         fit.run(n_folds)
-    mean = _clip_means(sample, base * np.exp(np.nan_to_num(fit.out_of_fold)))
+    mean = _clip_means(sample, start_means * np.exp(np.nan_to_num(fit.out_of_fold)))
     return OutOfFoldMeans(np.where(fold_numbers < n_folds, mean, np.nan), mean)

@@ -108,9 +108,9 @@ def diagnose_sample(
 ) -> Diagnosis:
     """Diagnose the counts of validated rows. Arguments that are not described here are those of `diagnose`.
 
-    `options` are arguments that define bounds and recording limits, such as `upper`, keyed by name. If the counts have
-    such limits, they are not tested, and the recommendation repeats these arguments. If rows were already drawn from a
-    larger table, `total` is its number of rows.
+    `options` are the user's arguments that define bounds and recording limits, such as `upper`, keyed by name. If the
+    counts have bounds or limits, no tests are made, and the recommendation contains these arguments again. `total` is
+    the number of rows of the table from which `sample` was drawn, if it was drawn before.
     """
     CountRange().check_not_all_censored(sample)
     step = progress or (lambda words: None)
@@ -164,8 +164,8 @@ def diagnose_sample(
 def _mark_side_effects(findings: list[Finding]) -> list[Finding]:
     """Mark findings that are side effects of other findings, so that they are not reported; return all findings.
 
-    All checks compare with distributions of the same dispersion. A limit of the counts or a heavy tail distorts this
-    dispersion, and other checks then find too few or too many zeros.
+    All checks use the same fitted dispersion. A limit of the counts or a heavy tail distorts this dispersion, so that
+    the other checks find too few or too many zeros.
     """
     labels = {finding.label for finding in findings if finding.found}
     explained = {"too few zeros"} if "heavy-tailed" in labels else set()

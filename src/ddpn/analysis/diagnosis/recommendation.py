@@ -24,10 +24,11 @@ def recommend(
     y: np.ndarray,
     mean: np.ndarray,
 ) -> tuple[str, str, dict[str, int | str]]:
-    """Return the recommended likelihood, the reason, and further recommended arguments of an estimator.
+    """Return the recommended likelihood, the reason, and recommended options of the counts, such as `lower`.
 
-    `findings` are the reported findings, keyed by the name of the check, and `direction` is `Dispersion.direction`.
-    `families` are the results of `fit_families`. `y` and `mean` have the count and the mean of each row.
+    `findings` are the reported findings, keyed by the name of the check. `direction` is "over", "under" or "equi" (see
+    `Dispersion.direction`). `families` are the results of `fit_families`. `y` has the counts, and `mean` has the
+    predicted mean of each row.
     """
     likelihood = "poisson"
     reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
@@ -72,7 +73,7 @@ def recommend(
 def choose_zero_inflated_base(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:
     """Choose the base of a zero-inflated likelihood by BIC: "poisson" or "negative_binomial".
 
-    Return the base and the share of extra zeros. `mean` has the mean of each row including extra zeros, so the mean of
+    Return the base and the share of extra zeros. `mean` is the mean of each row with its extra zeros, so the mean of
     the base is `mean` / (1 - share).
     """
     if len(y) > _MAX_BIC_ROWS:

@@ -27,14 +27,15 @@ class Diagnosis:
     reason : str
         The reason for the recommendation.
     options : dict
-        Further recommended arguments of the estimators, or options of `ddpn fit`, by name.
+        Other recommended arguments by name, such as `lower`. They have the same names in the estimators and in `ddpn
+        fit`.
     findings : tuple of Finding
         The results of all checks.
     dispersion : Dispersion or None
         The dispersion given the features. None if there are too few rows or counts above 0, or if counts have known
         bounds or limits.
     mean_model : str or None
-        The model that predicted the means. None in the same cases.
+        The model that predicted the means. None if `dispersion` is None.
     explained : float
         The share of the Poisson deviance that the mean model explains out of fold.
     notes : tuple of str

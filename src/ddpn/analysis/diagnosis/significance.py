@@ -25,11 +25,11 @@ def format_p_value(value: float) -> str:
 
 
 def approximate_null(variance: float, third_moment: float) -> "rv_frozen":
-    """Return an approximate null distribution of a sum of independent terms with mean 0, given its moments.
+    """Return an approximate null distribution of a sum of independent terms with mean 0, given moments of the sum.
 
-    The result is a Pearson type III distribution with the right `variance` and skewness; `third_moment` is that of the
-    sum. For the dispersion statistic of Poisson counts with large means it is exact, because the statistic is then
-    chi-squared.
+    `variance` and `third_moment` are the second and third moments of the sum. The result is a Pearson type III
+    distribution with the same variance and skewness. For the dispersion statistic of Poisson counts with large means it
+    is exact, because the statistic is then chi-squared.
 
     >>> chi = approximate_null(variance=2 * 50, third_moment=8 * 50)
     >>> bool(abs(chi.sf(10.0) - stats.chi2(50).sf(60.0)) < 1e-12)

@@ -1,9 +1,10 @@
-"""Tests of counts against a smooth distribution, a Double Poisson or a Negative Binomial, that is fitted to them.
+"""Tests of counts against a smooth distribution that is fitted to them: a Double Poisson or a Negative Binomial.
 
-A test compares the average of a statistic s(y), such as an indicator of zeros, with its expectation by the fitted
-distributions. This expectation has errors, because means and dispersion are estimates. Therefore s is replaced by its
-residual after regressions on y and on the score of the dispersion. The expectation of the residual hardly depends on
-small errors of either estimate, because the score of the mean of both distributions is proportional to y.
+A test compares the average of a statistic s(y), such as an indicator of zeros, with its expectation under the fitted
+distributions. This expectation is not exact, because the means and the dispersion are estimates. To remove the
+first-order effect of their errors, s is replaced by its residual after a regression on the two scores: the derivatives
+of the log-likelihood in the mean and in the dispersion. In both families, the score of the mean is linear in y, so the
+regression is on y and on the score of the dispersion.
 """
 
 from typing import NamedTuple
@@ -32,7 +33,7 @@ _STEP = 1e-3
 
 
 class FittedFamily(NamedTuple):
-    """Smooth distribution that was fitted to the counts with one dispersion for all rows. Checks compare with it.
+    """Smooth distribution that was fitted to the counts with one dispersion for all rows.
 
     Attributes
     ----------
@@ -50,7 +51,7 @@ class FittedFamily(NamedTuple):
     loglik: float
 
     def distribution(self, mean: np.ndarray, factor: float = 1.0) -> CountDistribution:
-        """Return the distributions of rows with the means `mean`; `factor` multiplies the dispersion parameter."""
+        """Return the distributions of rows with the given means; `factor` multiplies the dispersion parameter."""
         mu = torch.from_numpy(np.ascontiguousarray(mean))
         return _FAMILIES[self.name](mu, torch.full_like(mu, factor * self.parameter), validate_args=False)
 
@@ -58,8 +59,8 @@ class FittedFamily(NamedTuple):
 def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]:
     """Fit the dispersion of a Double Poisson and of a Negative Binomial to the counts by maximum likelihood.
 
-    The mean of every row is fixed to `mean`. Return both fits by name. Both families contain the Poisson, at least
-    approximately.
+    The mean of every row is fixed to `mean`. Return both fits by name. Poisson counts can be fitted by either family
+    (by the Negative Binomial approximately).
     """
     if len(mean) > _MAX_FIT_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(len(mean), _MAX_FIT_ROWS, replace=False))
@@ -80,7 +81,9 @@ def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]
 
 
 class ProbabilityTable(NamedTuple):
-    """Probabilities of all counts by a fitted family for a grid of means, from which expectations are computed quickly.
+    """Pmfs of a fitted family at a grid of means, used to compute expectations over many rows quickly.
+
+    Each row is represented by the grid mean that is nearest to its own mean.
 
     Attributes
     ----------
@@ -89,13 +92,13 @@ class ProbabilityTable(NamedTuple):
     mean : array, shape (means,)
         The means of the grid.
     pmf : array, shape (means, counts)
-        The probability of each count by the distribution with each mean.
+        The probability of each count, for each mean of the grid.
     score : array, shape (means, counts)
-        The derivatives of log(pmf) by the logarithm of the dispersion parameter.
+        The derivatives of log(pmf) in the logarithm of the dispersion parameter.
     position : array of int, shape (rows,)
-        The position in the grid of the mean nearest to each row's mean.
+        The index in `mean` of the grid mean of each row.
     sample : CountRows
-        The rows.
+        The rows with their observed counts.
     """
 
     counts: np.ndarray
@@ -111,10 +114,11 @@ class ProbabilityTable(NamedTuple):
         return self.sample.y.astype(int)
 
     def compute_residuals(self, statistic: np.ndarray) -> np.ndarray:
-        """Return the residuals of a linear regression of a statistic on the count, under the distribution of each mean.
+        """Regress a statistic s(y) linearly on y, separately for each mean of the grid, and return the residuals.
 
-        `statistic` has its value for each count, shape (1, counts), or for each mean and count, shape (means, counts).
-        The residuals have shape (means, counts).
+        The counts y of each regression have the probabilities in `pmf`. `statistic` has s for each count, shape (1,
+        counts). If s depends on the mean as well, its shape is (means, counts). The residuals have shape (means,
+        counts).
         """
         y, s = (v - np.sum(self.pmf * v, axis=1, keepdims=True) for v in (self.counts[None], statistic))
         slope = np.sum(self.pmf * y * s, axis=1) / np.maximum(np.sum(self.pmf * y * y, axis=1), 1e-300)
@@ -123,7 +127,7 @@ class ProbabilityTable(NamedTuple):
 
 @torch.no_grad()
 def tabulate_probabilities(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> ProbabilityTable | None:
-    """Tabulate the probabilities of all counts by a fitted family for a grid of means that covers `mean`.
+    """Tabulate the pmfs of a fitted family at a grid of means that covers the means of the rows.
 
     `mean` has the mean of every row of the sample. Return None if a count exceeds 20,000, because the table would be
     too large.
@@ -151,15 +155,16 @@ def tabulate_probabilities(family: FittedFamily, sample: CountRows, mean: np.nda
 
 
 class MomentTest(NamedTuple):
-    """Result of testing whether a share of rows, such as the share of zeros, is as expected by a fitted family.
+    """Result of a test that compares an observed share of rows, such as the share of zeros, with its expectation.
 
     Attributes
     ----------
-    observed, expected : float
-        The observed share, and the share that the fitted family expects.
+    observed : float
+        The observed share.
+    expected : float
+        The expectation of the share under the fitted family.
     p_more, p_less : float
-        One-sided p-values. `p_more` is small if the observed share is larger than expected, `p_less` if it is
-        smaller.
+        One-sided p-values. `p_more` is small if the observed share is larger than expected, `p_less` if it is smaller.
     """
 
     observed: float
@@ -170,7 +175,7 @@ class MomentTest(NamedTuple):
     def format_shares(self, digits: int = 1) -> tuple[str, str]:
         """Format the observed and the expected share in percent with `digits` decimals.
 
-        An expected share below 0, which is possible because it is estimated, is shown as 0.
+        The expected share is an estimate and may be below 0. It is then shown as 0.
         """
         return percent(self.observed, digits), percent(max(self.expected, 0.0), digits)
 
@@ -181,10 +186,10 @@ class MomentTest(NamedTuple):
 
 
 def moment_test(table: ProbabilityTable, statistic: np.ndarray) -> MomentTest:
-    """Test whether the average of a statistic s(y) over the rows is as expected by the distributions of a table.
+    """Test whether the average of a statistic s(y) over the rows equals its expectation under the fitted family.
 
-    `statistic` has s for each count, shape (1, counts), or for each mean of the grid and each count, shape (means,
-    counts).
+    `table` has the rows and their tabulated pmfs. `statistic` has s for each count, shape (1, counts). If s depends on
+    the mean as well, `statistic` has it for each mean of the table's grid, shape (means, counts).
     """
     s = np.broadcast_to(statistic, table.pmf.shape)
     residual, score = table.compute_residuals(s), table.compute_residuals(table.score)

@@ -76,7 +76,10 @@ class Explanation(ExplanationResult):
         return " ".join(filter(None, sentences))
 
     def to_dict(self) -> JsonObject:
-        """Return the tables of effects and importance as a dictionary for JSON; "draw" has the numbers of rows used."""
+        """Return the tables of effects and importance as a dictionary for JSON.
+
+        The entry "draw" has the number of rows that were used for each, and the number from which they were drawn.
+        """
         draw = {"effects": draw_to_json(self.effects.rows, self.effects.total)}
         tables: dict[str, object] = {"rows": self.effects.rows, "effects": self.effects.table(), "draw": draw}
         if self.importance is None:
@@ -149,18 +152,18 @@ def explain_inputs(
     inputs: Inputs,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
-    measured: Inputs | None = None,
+    importance_inputs: Inputs | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
 ) -> Explanation:
-    """Explain a model with rows by the effects of its columns and, if counts are known, their importance.
+    """Explain the model of `inputs` by the effects of its columns and, if counts are known, by their importance.
 
-    `measured` are the inputs from which importance is measured, by default `inputs`. If the model was fitted to the
-    rows of `inputs`, pass held-out rows here, because columns would look too important on fitted rows. The other
-    arguments are as for `explain`.
+    Effects are measured on the rows of `inputs`. Importance is measured on the rows of `importance_inputs`, by default
+    those of `inputs`. If the model was fitted to the rows of `inputs`, pass held-out rows, because columns look too
+    important on training rows. The other arguments are as for `explain`.
     """
-    measured = inputs if measured is None else measured
+    importance_inputs = inputs if importance_inputs is None else importance_inputs
     importances = None
-    if measured.sample is not None:
-        importances = importance(measured, max_rows=max_rows, seed=seed, progress=progress)
+    if importance_inputs.sample is not None:
+        importances = importance(importance_inputs, max_rows=max_rows, seed=seed, progress=progress)
     effect_rows = MAX_EFFECT_ROWS if max_rows == "auto" else max_rows
     return Explanation(effects(inputs, max_rows=effect_rows, seed=seed, progress=progress), importances)

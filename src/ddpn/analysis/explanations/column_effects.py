@@ -1,9 +1,9 @@
 """Accumulated local effects (ALE) of every column on the mean and on the spread of predicted distributions.
 
 A partial dependence curve averages predictions for unlikely rows, such as a child of 80 kg. Accumulated local effects
-(Apley and Zhu, 2020) move each row only to the nearest points of a grid of values, average the changes of the
-prediction within each interval of the grid, and add these averages up. A step is the way from one point of the grid to
-the next.
+(Apley and Zhu, 2020) avoid this. The values of a column are divided by a grid of points. Each row is moved only between
+the points next to its own value. The changes of the prediction are averaged within each interval between two adjacent
+points, and these averages are added up along the grid.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,15 +38,15 @@ def effects(
     """Measure how the predicted mean and the predicted spread change with each column.
 
     Curves are accumulated local effects: rows are moved only to nearby values, so that no unlikely combination of
-    values is predicted. Distributions before recalibration are used.
+    values is predicted. The predicted distributions are not recalibrated.
 
     Parameters
     ----------
     inputs : Inputs
         A fitted model and rows.
     columns : list of str, optional
-        The columns to measure. Default: all or, if there are more than 40, the 40 columns that change predictions
-        most when they are shuffled.
+        The columns to measure. Default: all or, if there are more than 40, the 40 columns that change predictions most
+        when they are shuffled.
     bins : int
         The number of bins of a numeric column.
     max_rows : int or None
@@ -99,35 +99,41 @@ def effects(
 
 
 class Steps(NamedTuple):
-    """Changes of predictions when rows are moved between adjacent points of a grid, from which effects are accumulated.
+    """Changes of predictions when the value of one column is moved from a grid point to the next one.
+
+    The changes are those of each quantity (mean and spread), both for the whole mixture and for each of its components.
 
     Attributes
     ----------
-    row, step : array of int, shape (n,)
-        The rows that are moved, and the number of the grid point to which each is moved from the point before it.
-    delta : array, shape (quantities, n, 1 + components)
-        The change of each quantity, for the mixture (first) and for each component.
-    missing_rows, missing_points : array of int, shape (m,)
-        Rows with a missing value, and for each the number of a grid point whose value is filled in.
-    missing_gap : array, shape (quantities, m, 1 + components)
+    rows : array of int, shape (n,)
+        The rows that are moved.
+    points : array of int, shape (n,)
+        The index of the grid point to which each row is moved. It is moved there from the point before.
+    changes : array, shape (quantities, n, 1 + components)
+        The changes of the predictions. The first entry of the last axis is the mixture.
+    missing_rows : array of int, shape (m,)
+        Rows with a missing value.
+    missing_points : array of int, shape (m,)
+        The index of the grid point whose value is filled in for each missing value.
+    missing_changes : array, shape (quantities, m, 1 + components)
         The prediction with the missing value minus the prediction with the filled-in value.
     """
 
-    row: np.ndarray
-    step: np.ndarray
-    delta: np.ndarray
+    rows: np.ndarray
+    points: np.ndarray
+    changes: np.ndarray
     missing_rows: np.ndarray
     missing_points: np.ndarray
-    missing_gap: np.ndarray
+    missing_changes: np.ndarray
 
 
 def predict_steps(
-    inputs: Inputs, position: int, grid: EffectGrid, unchanged: np.ndarray, rng: np.random.Generator
+    inputs: Inputs, position: int, grid: EffectGrid, original: np.ndarray, rng: np.random.Generator
 ) -> Steps:
     """Predict rows with the value of one column moved to adjacent grid points; return the changes of the predictions.
 
-    `position` is the index of the column. `unchanged` has the explained quantities of the rows with their own values
-    (`PredictedMoments.quantities`). Missing values are replaced by randomly drawn grid points.
+    `position` is the index of the column. Missing values are replaced by randomly drawn grid points. `original` has the
+    predictions of the unchanged rows, as returned by `PredictedMoments.quantities`.
     """
     last, row = len(grid.points) - 1, np.flatnonzero(grid.code >= 0)
     step = grid.code[row]
@@ -149,47 +155,51 @@ def predict_steps(
         absent = points = absent[:0]
     asked, target = np.concatenate([row, row, absent]), np.concatenate([step - 1, step, points])
     if not len(asked):
-        nothing = np.zeros((len(unchanged), 0, unchanged.shape[-1]))
+        nothing = np.zeros((len(original), 0, original.shape[-1]))
         return Steps(row, step, nothing, absent, points, nothing)
-    predicted = inputs.moments(asked, {position: grid.source[target]}).quantities
+    predicted = inputs.moments(asked, {position: grid.source_rows[target]}).quantities
     lower, upper, drawn = np.split(predicted, [len(row), 2 * len(row)], 1)
-    return Steps(row, step, upper - lower, absent, points, unchanged[:, absent] - drawn)
+    return Steps(row, step, upper - lower, absent, points, original[:, absent] - drawn)
 
 
 def accumulate_effects(
-    grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray
+    grid: EffectGrid, steps: Steps, changes: np.ndarray, missing_changes: np.ndarray, sample_weights: np.ndarray
 ) -> np.ndarray:
     """Return the accumulated local effect of a column on one quantity, at every grid point.
 
-    The effect at a point is the sum of the average changes in all steps up to it, centred to a mean of 0 over the rows.
-    If values are missing, the effect of a missing value comes last. `delta` and `gap` are the changes in `steps` for
-    one quantity, and for the mixture or one component. `weight` has the weight of every row in each of several
-    bootstrap samples. Shape: weight (samples, rows) -> (samples, points [+ 1]).
+    The effect at a point is the sum of the average changes between all adjacent points up to it. It is centred to a
+    mean of 0 over the rows. If values are missing, the effect of a missing value comes last.
+
+    `changes` and `missing_changes` are those of `steps` for one quantity, and for the mixture or one component.
+    `sample_weights` has the weight of every row in each bootstrap sample. Shape: sample_weights (samples, rows) ->
+    (samples, points) or, if values are missing, (samples, points + 1).
     """
     size = len(grid.points)
-    in_step = (steps.step[:, None] == np.arange(1, size)).astype(float)
-    share = weight[:, steps.row]
-    total, rows = (share * delta) @ in_step, share @ in_step
+    in_step = (steps.points[:, None] == np.arange(1, size)).astype(float)
+    share = sample_weights[:, steps.rows]
+    total, rows = (share * changes) @ in_step, share @ in_step
     # If a bootstrap sample has no rows in a step, the mean difference of all rows is used.
-    usual = (delta @ in_step) / np.maximum(in_step.sum(0), 1.0)
+    usual = (changes @ in_step) / np.maximum(in_step.sum(0), 1.0)
     mean = np.where(rows > 0, total / np.maximum(rows, 1e-300), usual)
-    curve = np.concatenate([np.zeros((len(weight), min(size, 1))), mean.cumsum(1)], 1)
+    curve = np.concatenate([np.zeros((len(sample_weights), min(size, 1))), mean.cumsum(1)], 1)
     used = grid.code >= 0
     row_effects = curve[:, grid.code[used]]
     if not grid.discrete:
         row_effects = (row_effects + curve[:, grid.code[used] - 1]) / 2.0
-    inside = weight[:, used].sum(1)
-    curve = curve - _average_by_sample(row_effects, weight[:, used])[:, None]
+    inside = sample_weights[:, used].sum(1)
+    curve = curve - _average_by_sample(row_effects, sample_weights[:, used])[:, None]
     if not len(steps.missing_rows):
-        return np.append(curve, np.zeros((len(weight), 1)), 1) if grid.missing.any() else curve
-    missing = _average_by_sample(gap + curve[:, steps.missing_points], weight[:, steps.missing_rows])
-    outside = weight[:, grid.missing].sum(1)
+        return np.append(curve, np.zeros((len(sample_weights), 1)), 1) if grid.missing.any() else curve
+    missing = _average_by_sample(
+        missing_changes + curve[:, steps.missing_points], sample_weights[:, steps.missing_rows]
+    )
+    outside = sample_weights[:, grid.missing].sum(1)
     shift = outside * missing / np.maximum(outside + inside, 1e-300)
     return np.concatenate([curve, missing[:, None]], 1) - shift[:, None]
 
 
 def _average_by_sample(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the weighted mean of `values` in each bootstrap sample; if all weights are 0, the unweighted mean.
+    """Return the weighted mean of `values` in each bootstrap sample, or the unweighted mean if all weights are 0.
 
     Shape: values and weight (samples, rows) -> (samples,).
     """
@@ -204,17 +214,18 @@ def compute_curves(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the effects at the points of a grid and their standard errors. Shape: (quantities, points) each.
 
-    `weights` are the mixture weights of the components. A standard error combines two variations of the effect: over
-    bootstrap samples of the rows, and over the components of the mixture, such as single networks.
+    `weights` are the mixture weights of the components. A standard error combines two sources of variation: bootstrap
+    samples of the rows, and disagreement between the components of the mixture, such as single networks.
     """
     n = len(grid.code)
     once, drawn = np.ones((1, n)), rng.multinomial(n, np.full(n, 1.0 / n), size=_BOOTSTRAP_SAMPLES).astype(float)
     effects, errors = [], []
-    for delta, gap in zip(steps.delta, steps.missing_gap, strict=True):
+    for changes, missing_changes in zip(steps.changes, steps.missing_changes, strict=True):
         effect, *by_component = (
-            accumulate_effects(grid, steps, delta[:, k], gap[:, k], once)[0] for k in range(delta.shape[-1])
+            accumulate_effects(grid, steps, changes[:, k], missing_changes[:, k], once)[0]
+            for k in range(changes.shape[-1])
         )
-        by_rows = accumulate_effects(grid, steps, delta[:, 0], gap[:, 0], drawn).std(0)
+        by_rows = accumulate_effects(grid, steps, changes[:, 0], missing_changes[:, 0], drawn).std(0)
         apart = np.stack(by_component) - weights @ np.stack(by_component)
         effects.append(effect)
         errors.append(np.hypot(by_rows, np.sqrt(weights @ apart**2)))

@@ -79,13 +79,14 @@ class Effect:
     name : str
         The column.
     kind : str
-        The kind of the column: "number", "boolean", "category" or "category of numbers".
+        The type of the column: "number", "boolean", "category" or "category of numbers".
     points : list
-        The values at which the effect is measured. For a numeric column, they are quantiles, or all values if there
-        are few. For a category, they are levels, sorted by their effect on the mean, or by size if all are numbers.
-        If values are missing, "missing" comes last.
+        The values at which the effect is measured. For a numeric column, they are quantiles, or all values if there are
+        few. For a category, they are levels. The levels are sorted by their effect on the mean or, if all are numbers,
+        in ascending order. If values are missing, "missing" comes last.
     share : array, shape (points,)
-        The share of rows at or around each point.
+        The share of the rows that have this value. If the points are quantiles, rows between two points count half for
+        each.
     mean, spread : Curve
         The effects on the mean and on the spread.
     continuous : bool
@@ -127,7 +128,10 @@ class Effect:
 
     @property
     def frequent(self) -> list[int]:
-        """The positions of the points to draw as bars, ascending: at most 12, those with the most rows."""
+        """The indices of the points that figures show as bars, in ascending order.
+
+        They are the points with the most rows, at most 12.
+        """
         return np.sort(np.argsort(-self.share, kind="stable")[:_MAX_BARS]).tolist()
 
 

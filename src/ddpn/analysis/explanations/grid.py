@@ -1,4 +1,4 @@
-"""Grid of values of a column at which its effect is measured."""
+"""Values of a column (grid points) at which its effect on predictions is measured."""
 
 from typing import NamedTuple
 
@@ -12,17 +12,18 @@ _MAX_LEVELS = 20
 
 
 class EffectGrid(NamedTuple):
-    """Values of a column at which its effect is measured, and the position of every row among them.
+    """Values of a column at which its effect is measured (points), and the point that belongs to each row.
 
     Attributes
     ----------
     points : list
         The values.
-    source : array of int, shape (points,)
+    source_rows : array of int, shape (points,)
         For each point, the position of a row with this value.
     code : array of int, shape (rows,)
-        For each row, the index of the point that equals its value (if `discrete`), or that is the upper end of its
-        bin. It is -1 if the value is missing, or is a level that is not among the points.
+        For each row, the index of its point. If `discrete` is True, this is the point that equals the value of the row;
+        otherwise, it is the upper end of the bin that contains the value. The code is -1 if the value is missing or is
+        a level that is not among the points.
     missing : array of bool, shape (rows,)
         True for rows with a missing value.
     discrete : bool
@@ -30,14 +31,14 @@ class EffectGrid(NamedTuple):
     """
 
     points: list[float | bool | str]
-    source: np.ndarray
+    source_rows: np.ndarray
     code: np.ndarray
     missing: np.ndarray
     discrete: bool
 
     @property
     def shares(self) -> np.ndarray:
-        """The share of rows at each point. The rows of a bin are divided equally between its two ends."""
+        """The share of rows at each point. If points are ends of bins, a row counts half at both ends of its bin."""
         size, used = len(self.points), self.code[self.code >= 0]
         counts = np.bincount(used, minlength=size).astype(float)
         if not self.discrete:
@@ -46,7 +47,7 @@ class EffectGrid(NamedTuple):
 
 
 def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
-    """Make the grid of the column at `position`.
+    """Choose the values (points) at which the effect of the column at `position` is measured.
 
     The points of a numeric column are its values or, if there are many, `bins` + 1 quantiles. The points of a category
     are its levels or, if there are many, the most frequent ones.
@@ -76,12 +77,13 @@ def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
 def _order_levels(columns: list[Column], position: int) -> np.ndarray:
     """Return the codes of a category's most frequent levels, ordered so that neighbouring levels are similar.
 
-    `position` is the index of the category in `columns`. If all levels are numbers, they are sorted by size. Otherwise,
-    each level is described by the average values of its rows in the other columns (mean ranks of numbers, and shares of
-    levels), and levels are sorted by the first principal component of these descriptions.
+    `position` is the index of the category in `columns`. If all levels are numbers, they are sorted in ascending order.
+    Otherwise, each level is described by the averages of the other columns over its rows (mean ranks of numbers, and
+    shares of levels), and levels are sorted by the first principal component of these averages.
 
-    The order matters because effects are accumulated from each level to the next, by predicting rows of one level with
-    the other. This is plausible if the two levels are similar in the other columns (Apley and Zhu, 2020).
+    The order matters because the effect of the category is accumulated from each level to the next: rows with one of
+    the two levels are predicted with the other level. Such rows are plausible only if the two levels are similar (Apley
+    and Zhu, 2020).
     """
     column = columns[position]
     number = column.count_levels()

@@ -46,7 +46,7 @@ class FittedModel(Protocol):
         """The names of the columns that contain days since 1970."""
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Read a table by the schema of the training rows."""
+        """Convert a table to the columns and types of the training table."""
 
     def get_params(self, deep: bool = True) -> JsonObject:
         """Return the arguments of the estimator."""
@@ -57,7 +57,7 @@ Explainable: TypeAlias = FittedModel | Predictor
 
 
 class PredictedMoments(NamedTuple):
-    """Mean and variance of the distribution that is predicted for each row, and of each component of this mixture.
+    """Mean and variance of the predicted mixture of each row, and of each of its components.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class PredictedMoments(NamedTuple):
     weights : array, shape (components,)
         The mixture weights of the components.
     log : bool
-        True if logarithms are explained, as for all likelihoods but the Gaussian.
+        True if effects on the logarithms of the moments are explained. This holds for all likelihoods but the Gaussian.
     """
 
     mean: np.ndarray
@@ -76,10 +76,10 @@ class PredictedMoments(NamedTuple):
 
     @property
     def quantities(self) -> np.ndarray:
-        """The two quantities that are explained, for the mixture and each component. Shape: (2, rows, 1 + components).
+        """The mean and the spread of each row, as they are explained. Shape: (2, rows, 1 + components).
 
         If `log` is True, they are the logarithms of the mean and of variance / mean; otherwise, they are the mean and
-        the standard deviation. The mixture comes first on the last axis.
+        the standard deviation. On the last axis, the mixture is first and its components follow.
         """
         if not self.log:
             return np.stack([self.mean, np.sqrt(self.variance)])
@@ -101,15 +101,15 @@ class Inputs:
     exposure, upper : array-like, optional
         As for predictions. They are explained like the columns of X.
     names : mapping of str to str, optional
-        Names to show for "exposure" and "upper".
+        Names under which "exposure" and "upper" are shown, for example those of the user's columns.
     total : int, optional
         The number of rows from which X was drawn (`ddpn.tables.row_draw`). Default: the number of rows of X.
 
     Attributes
     ----------
     columns : list of Column
-        The columns of the table in the order of `fit`, then the exposure and the upper bound, if the model has
-        them.
+        The columns of the table in the order of `fit`. If the model has exposures or upper bounds per row, they follow
+        as columns.
     extra : dict of str to int
         The positions of "exposure" and "upper" in `columns`.
     sample : CountRows or None
@@ -119,7 +119,7 @@ class Inputs:
     day_columns : frozenset of str
         The names of columns that contain days since 1970, which are shown as dates.
     library : {"polars", "pandas"}
-        The library of data frames of results: that of X, or polars if X is not a data frame.
+        The library of the data frames that results return: that of X, or polars if X is not a data frame.
     """
 
     sample: CountRows | None
@@ -171,9 +171,10 @@ class Inputs:
 
     @classmethod
     def from_first_fold(cls, model: Explainable, rows: CalibratedRows, names: Mapping[str, str] | None = None) -> Self:
-        """Make inputs from the first fold of cross-fitted rows, with the copies of the members that left it out.
+        """Make inputs from the rows of the first fold of a cross-fitted model.
 
-        So the model is explained for rows to which it was not fitted. `names` are as for the class.
+        The rows are predicted by copies of the mixture's models that were fitted without this fold. `names` are as for
+        the class.
         """
         held_out, fold = rows.held_out, int(rows.held_out.part[0])
         inputs = cls.from_sample(model, held_out.rows.rows(held_out.part == fold), names)
@@ -198,7 +199,7 @@ class Inputs:
         return self.sample
 
     def rows(self, index: np.ndarray) -> Self:
-        """Return the inputs of the rows at the positions `index`."""
+        """Return the inputs of some of the rows, given by their positions `index`."""
         new = copy(self)
         new.columns = [column.rows(index) for column in self.columns]
         new.sample = None if self.sample is None else self.sample.rows(index)
@@ -246,9 +247,10 @@ class Inputs:
         ]
 
     def _choose_columns(self, rng: np.random.Generator) -> list[int]:
-        """Return the positions of the 40 columns whose shuffling changes the predicted mean and spread most, ascending.
+        """Return the 40 columns that change predictions most when they are shuffled, as positions in ascending order.
 
-        Only a few rows are shuffled, because each column needs predictions.
+        The changes are those of the predicted mean and spread. Only a few rows are used, because every column requires
+        a new set of predictions.
         """
         max_rows = int(np.clip(_MAX_SCREENED_CELLS // len(self.columns), _MIN_SCREENED_ROWS, _MAX_SCREENED_ROWS))
         few = self.rows(draw_rows(len(self), max_rows, seed=int(rng.integers(2**32))).positions)
@@ -264,8 +266,8 @@ class Inputs:
     def table(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> ColumnTable:
         """Return the table of the rows at positions `rows`, with the values of some columns taken from other rows.
 
-        `sources` maps the position of a column to the positions of the rows from which its values are taken, one for
-        each of `rows`. Positions may have any order and may be repeated.
+        `sources` maps the position of a column to the positions of the rows from which its values are taken. It has one
+        source row for each of `rows`. Positions may have any order and may be repeated.
         """
         replaced = sources or {}
         return ColumnTable([column.rows(replaced.get(j, rows)) for j, column in enumerate(self.columns[: self.width])])
@@ -287,8 +289,9 @@ class Inputs:
     ) -> PredictedMoments:
         """Return the means and variances of the distributions that `distribution` predicts for `rows` and `sources`.
 
-        If `variance` is False, variances are 0, which is faster. If `recalibrated` is True, the moments of the mixture
-        are those after recalibration. The moments of its components are always those before recalibration.
+        If `variance` is False, all variances are 0, which saves time. If `recalibrated` is True, the moments of the
+        mixture are computed after recalibration. The moments of its components are always computed before
+        recalibration.
         """
         parts = []
         for start in range(0, len(rows), _BLOCK_ROWS):

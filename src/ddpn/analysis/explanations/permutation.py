@@ -36,16 +36,17 @@ class Importance:
     name : str
         The column.
     crps : array, shape (repeats,)
-        The relative increase of the mean CRPS, which shows how much the column improves predictions. It is negative
-        if the column does harm. If there are enough rows, each repeat scores other rows, so that the range over the
+        The relative increase of the mean CRPS. It shows how much the column improves predictions, and is negative if
+        the column does harm. If there are enough rows, each repeat scores different rows, so that the range over the
         repeats shows the uncertainty.
     mean : array, shape (repeats,)
         The mean absolute change of the predicted mean, relative to the average predicted mean.
     spread : array, shape (repeats,)
-        The mean absolute change of variance / mean (for a Gaussian likelihood, of the standard deviation), relative
-        to its average. It is 0 for a column that changes only the mean of a Poisson.
+        The mean absolute change of the spread, relative to the average spread. The spread is variance / mean or, for a
+        Gaussian likelihood, the standard deviation. The change is 0 for a column that changes only the mean of a
+        Poisson.
     position : int
-        The position of the column in the inputs.
+        The position of the column in `Inputs.columns`.
     """
 
     name: str
@@ -125,13 +126,14 @@ def importance(
     inputs : Inputs
         A fitted model and the test set (`Inputs.from_sample`). Exposures and upper bounds are shuffled as well.
     columns : list of str, optional
-        The columns to measure. Default: all or, if there are more than 40, the 40 columns that change predictions
-        most; none if there are more than 1,000 columns.
+        The columns to measure. Default: all or, if there are more than 40, the 40 columns that change predictions most.
+        If there are more than 1,000 columns, the default is to measure none.
     repeats : int
         How often each column is shuffled.
     max_rows : int, None or "auto"
-        The largest number of rows to use. If there are more, some are drawn at random. None uses all rows. "auto"
-        is 2,000 (fewer with many columns), and computes the CRPS on some of them only.
+        The largest number of rows to use. If there are more, some are drawn at random. None uses all rows. "auto" uses
+        up to 2,000 rows, fewer if there are many columns, and computes the CRPS only on some of these rows to save
+        time.
     seed : int
         Seed of random draws of rows and of shuffles.
     progress : callable, optional
@@ -182,14 +184,18 @@ def importance(
 
 
 class _RowPredictions(NamedTuple):
-    """Predictions that are compared before and after a column is shuffled.
+    """Predictions of a set of rows, which are compared before and after a column is shuffled.
 
     Attributes
     ----------
     crps : float
         The mean CRPS of the scored rows; NaN if no row is scored.
-    mean, spread, deviation : array, shape (rows,)
-        The predicted mean, spread and standard deviation of every row.
+    mean : array, shape (rows,)
+        The predicted mean of every row.
+    spread : array, shape (rows,)
+        The predicted variance / mean or, for a Gaussian likelihood, the standard deviation.
+    deviation : array, shape (rows,)
+        The predicted standard deviation.
     """
 
     crps: float

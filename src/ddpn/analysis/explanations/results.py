@@ -36,9 +36,9 @@ class ExplanationResult(ABC):
         return self.table()
 
     def to_frame(self) -> "pd.DataFrame | pl.DataFrame":
-        """Return the `table` as a data frame: of pandas if the explained rows were one, else of polars.
+        """Return the `table` as a data frame: a pandas frame if the explained rows were one, otherwise a polars frame.
 
-        Values of the explained columns become text, because they differ in type.
+        The values of the explained columns are converted to text, because the columns differ in type.
         """
         table = self.table()
         if "value" in table:

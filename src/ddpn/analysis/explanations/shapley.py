@@ -50,9 +50,13 @@ class Contributions(ExplanationResult):
         "mean", "variance / mean" or, for a Gaussian likelihood, "standard deviation".
     log : bool
         True if contributions are on the log scale, as for all likelihoods but the Gaussian.
-    starts, background_rows, background_total : int
-        `base` is a mean over `starts` rows. These were chosen by their predictions from `background_rows` rows,
-        which were drawn from `background_total` rows.
+    starts : int
+        The number of rows over which `base` is averaged. They are chosen from the background rows, evenly spaced by
+        predicted value.
+    background_rows : int
+        The number of background rows from which the start rows are chosen.
+    background_total : int
+        The number of rows from which the background rows were drawn.
     library : {"polars", "pandas"}
         The library of the data frame that `to_frame` returns.
     """
@@ -135,7 +139,8 @@ def contributions(
 
     The contributions are sampled Shapley values. Background rows are turned into the explained row, one column at a
     time in random orders. The contribution of a column is the average change of the prediction when its value is
-    exchanged. The contributions always add up exactly; `error` says how much they vary with the sampling.
+    exchanged. The contributions to one row always add up to its prediction minus the mean prediction of the background
+    rows. `error` says how much single contributions vary with the sampling.
 
     Parameters
     ----------
@@ -145,8 +150,7 @@ def contributions(
         Rows to compare with, such as the training set. Default: the rows to explain, of which there must then be
         several.
     of : {"mean", "spread"}
-        The quantity to explain. The spread is variance / mean or, for a Gaussian likelihood, the standard
-        deviation.
+        The quantity to explain. The spread is variance / mean or, for a Gaussian likelihood, the standard deviation.
     max_predictions : int
         The largest number of predictions. With more of them, errors are smaller.
     seed : int
@@ -215,17 +219,18 @@ def shapley_values(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the contribution of every column to the prediction of each row, and its standard error.
 
-    `rows` and `background` are positions of rows in `inputs`. `quantity` is 0 for the mean and 1 for the spread. Each
-    background row is turned into the explained row twice: in a random order of the columns, and in the reverse order.
-    The mean of such an antithetic pair varies less. The contributions of a row add up to its prediction minus the mean
-    prediction of the background. Shape of both results: (rows, columns).
+    `rows` and `background` are positions of rows in `inputs`. `quantity` is 0 for the mean and 1 for the spread.
+
+    Each background row is turned into the explained row twice, one column at a time: in a random order of the columns,
+    and in the reverse order. Averaging such antithetic pairs reduces the variance. The contributions to a row add up to
+    its prediction minus the mean prediction of the background rows. Shape of both results: (rows, columns).
     """
     width, pairs = len(inputs.columns), len(background)
     starts, values, errors = _predict_quantity(inputs, background, {}, quantity), [], []
     for row, end in zip(rows, _predict_quantity(inputs, rows, {}, quantity), strict=True):
         forth = np.stack([rng.permutation(width) for _ in range(pairs)])
         order = np.stack([forth, forth[:, ::-1]], 1).reshape(-1, width)
-        changes = _measure_walks(
+        changes = _measure_column_changes(
             inputs, np.repeat(background, 2), int(row), order, (np.repeat(starts, 2), end), quantity
         )
         pair_means = changes.reshape(pairs, 2, width).mean(1)
@@ -234,7 +239,7 @@ def shapley_values(
     return np.stack(values), np.stack(errors)
 
 
-def _measure_walks(
+def _measure_column_changes(
     inputs: Inputs,
     start_rows: np.ndarray,
     end_row: int,
@@ -244,9 +249,10 @@ def _measure_walks(
 ) -> np.ndarray:
     """Return how much the prediction changes with each column while start rows are turned into an end row.
 
-    A walk exchanges the columns of one start row one by one. `start_rows` and `end_row` are positions of rows in
-    `inputs`. `column_order` has the order of the columns in each walk, shape (walks, columns). `predictions` are the
-    predictions of the start rows and of the end row. Shape of the result: (walks, columns).
+    Each start row is turned into the end row by exchanging its values one column at a time. `start_rows` and `end_row`
+    are positions of rows in `inputs`. `column_order` has the order of the columns for each start row, shape (starts,
+    columns). `predictions` are the predictions of the start rows and of the end row. Shape of the result: (starts,
+    columns).
     """
     both = ((column.values[start_rows], column.values[end_row]) for column in inputs.columns)
     differs = np.stack([(one != other) & ((one == one) | (other == other)) for one, other in both], 1)
@@ -254,12 +260,12 @@ def _measure_walks(
     # Steps between equal values change nothing. The last other step reaches the explained row, whose prediction is
     # known.
     left = steps[:, ::-1].cumsum(1)[:, ::-1]
-    walk, step = np.nonzero(steps & (left > 1))
+    start, step = np.nonzero(steps & (left > 1))
     path = np.where((left == 0) | (steps & (left == 1)), predictions[1], np.nan)
-    if len(walk):
-        done = np.argsort(column_order, 1)[walk] <= step[:, None]
-        source = np.where(done, end_row, start_rows[walk, None])
-        path[walk, step] = _predict_quantity(inputs, source[:, 0], dict(enumerate(source.T)), quantity)
+    if len(start):
+        done = np.argsort(column_order, 1)[start] <= step[:, None]
+        source = np.where(done, end_row, start_rows[start, None])
+        path[start, step] = _predict_quantity(inputs, source[:, 0], dict(enumerate(source.T)), quantity)
     path = np.concatenate([predictions[0][:, None], path], 1)
     # If start and end are equal, the prediction does not change.
     path[left[:, 0] == 0] = predictions[0][left[:, 0] == 0, None]

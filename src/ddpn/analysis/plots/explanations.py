@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddpn.analysis.plots.panels import LOG_SCALE, bars_height, draw_bars, needs_log_axis, shorten_label
+from ddpn.analysis.plots.panels import LOG_SCALE, compute_bars_height, draw_bars, needs_log_axis, shorten_label
 from ddpn.runtime.display import format_day
 from ddpn.runtime.figures import (
     ACCENT,
@@ -34,7 +34,7 @@ _CHANGES = {"crps": "increase of the CRPS", "mean": "change of the mean", "sprea
 
 
 def draw_importance(ax: "Axes", importances: Sequence["Importance"], measure: str, texts: Sequence[str] = ()) -> None:
-    """Draw the importance of columns as bars: means over the repeats, with lines for their ranges.
+    """Draw the importance of columns as bars: the means over the repeats, with error bars from minimum to maximum.
 
     `measure` is "crps", "mean" or "spread". `texts` are written to the right of the bars.
     """
@@ -54,7 +54,8 @@ def choose_axis_limits(curves: Sequence["Curve"]) -> tuple[float, float]:
     """Choose common limits of the axis for several curves, so that their figures can be compared.
 
     The limits include all curves with some margin, but not necessarily all of their 90% bands. The axis starts at 0 if
-    that takes at most a third of its height. It includes 1, the value of a Poisson, if 1 is near.
+    this leaves at most a third of it empty. For variance / mean, the limits also include 1, the value of a Poisson, if
+    the curves come close to it.
     """
     levels = np.concatenate([curve.level for curve in curves])
     bands = np.concatenate([part for curve in curves for part in (curve.low, curve.high)])
@@ -75,7 +76,7 @@ def draw_effects(effects: Sequence["Effect"]) -> "Figure":
 
     The left panels share the limits of their axes, and so do the right panels.
     """
-    heights = [3.0 if effect.is_line else 0.4 + bars_height(len(effect.frequent)) for effect in effects]
+    heights = [3.0 if effect.is_line else 0.4 + compute_bars_height(len(effect.frequent)) for effect in effects]
     figure, axes = make_panels(heights or [3.0], 2, 4.8)
     for side, quantity in enumerate(("mean", "spread")):
         curves = [getattr(effect, quantity) for effect in effects]
@@ -88,18 +89,19 @@ def draw_effects(effects: Sequence["Effect"]) -> "Figure":
 def draw_effect(
     ax: "Axes", effect: "Effect", curve: "Curve", axis_limits: tuple[float, float], texts: Sequence[str] = ()
 ) -> None:
-    """Draw the effect of one column on one quantity: a line or, for few values or for levels, bars.
+    """Draw the effect of one column on one quantity, such as the predicted mean.
 
-    `curve` is the effect on this quantity. `axis_limits` are the limits of the axis that shows the quantity. `texts`
-    are written to the right of the bars.
+    The effect is drawn as a line if the column is a number with many values, otherwise as bars. `curve` is the effect
+    on this quantity. `axis_limits` are the limits of the axis that shows the quantity. `texts` are written to the right
+    of the bars.
     """
     if effect.is_line:
         _draw_line(ax, effect, curve, axis_limits)
         return
-    kept, whiskers = effect.frequent, np.array([curve.low, curve.high])
+    kept, error_bars = effect.frequent, np.array([curve.low, curve.high])
     points = effect.format_points()
     names = [points[i] for i in kept]
-    draw_bars(ax, names, curve.level[kept], whiskers[:, kept], texts, "effect, with 90% interval")
+    draw_bars(ax, names, curve.level[kept], error_bars[:, kept], texts, "effect, with 90% interval")
     ax.axvline(curve.typical, **SECOND, label="typical row")
     ax.set(xlim=(min(0.0, axis_limits[0]), axis_limits[1]), xlabel=f"predicted {curve.quantity}")
     set_ticks(ax.xaxis, max_ticks=5)
@@ -135,10 +137,10 @@ def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", axis_limits: tuple[flo
 
 @use_style
 def draw_contributions(contributions: "Contributions", row: int, max_columns: int) -> "Figure":
-    """Draw the contributions to the prediction of one row as bars, the largest on top.
+    """Draw the contributions to the prediction of one row as horizontal bars, the largest on top.
 
-    Each bar starts where the bar above it ends. Only the `max_columns` largest contributions have a bar each; the
-    others are added up.
+    Each bar starts where the bar above it ends. The `max_columns` largest contributions have one bar each. The sum of
+    all others is the last bar.
     """
     parts = [(f"{name} = {shorten_label(cell)}", value) for name, cell, value in contributions.top(row, max_columns)]
     others = float(contributions.values[row].sum() - sum(value for _, value in parts))

@@ -1,4 +1,4 @@
-"""Figures with a single panel: their layout, labels and scales, bars with names, and their SVG for reports."""
+"""Figures with a single panel: layout, axis labels and scales, bar charts, and conversion to SVG for reports."""
 
 import re
 import warnings
@@ -39,9 +39,10 @@ def draw_panel(
     margins: tuple[float, float] = PLAIN,
     title: str = "",
 ) -> "Figure":
-    """Make a figure with one panel and a legend above it; `draw` is a function that draws into the panel's axes.
+    """Make a figure with one panel and a legend above it.
 
-    `height` and `width` are in inches. `margins` are the left and the right margin in inches, such as `PLAIN`.
+    `draw` is a function that draws into the axes of the panel. `height` and `width` are in inches. `margins` are the
+    left and the right margin in inches, such as `PLAIN`.
     """
     figure = figure_class()((width, height))
     ax = figure.subplots()
@@ -67,10 +68,10 @@ def draw_panel(
 
 @use_style
 def render_svg(figure: "Figure", name: str, title: str, description: str) -> str:
-    """Render a figure as an SVG element for an HTML page. Text stays text, and colours are those of the page.
+    """Render a figure as an SVG element for an HTML page, with selectable text and the colours of the page.
 
-    The result is reproducible. `name` must be unique on the page, because it prefixes all ids of the SVG. `title` and
-    `description` are for screen readers.
+    The same figure always gives the same SVG. `name` must be unique on the page, because it prefixes all ids of the
+    SVG. `title` and `description` are for screen readers.
     """
     import matplotlib
 
@@ -92,7 +93,7 @@ def render_svg(figure: "Figure", name: str, title: str, description: str) -> str
 
 
 def shorten_label(point: object) -> str:
-    """Format a value or a column name as a label of limited width, which keeps its beginning and its end.
+    """Format a value or a column name as a label of limited width. Long labels keep their beginning and their end.
 
     >>> shorten_label("Aufnahme-Datum weekday"), shorten_label("ward")
     ('Aufnahme… weekday', 'ward')
@@ -114,7 +115,10 @@ def _estimate_width(text: str) -> float:
 
 
 def _log1p(values: np.ndarray) -> np.ndarray:
-    """Return log(1 + x), which is finite at 0. Values are raised to at least -0.75; the bar of 0 begins at -0.5."""
+    """Return log(1 + x), the scale of logarithmic axes of counts. Unlike log(x), it is finite at 0.
+
+    Values below -0.75 are replaced by -0.75, because the bar of count 0 begins at -0.5.
+    """
     return np.log1p(np.maximum(values, -0.75))
 
 
@@ -122,11 +126,11 @@ LOG_SCALE = {"functions": (_log1p, np.expm1)}
 
 
 def needs_log_axis(values: np.ndarray) -> bool:
-    """Return True if a linear axis would crowd most counts at one end, because the largest are far from the median."""
+    """Return True if a linear axis would crowd most values at one end, because the largest are far above the median."""
     return bool(values.max() > 60 and values.max() > 12 * (np.median(values) + 1))
 
 
-def bars_height(n_bars: int) -> float:
+def compute_bars_height(n_bars: int) -> float:
     """Return the height in inches of a figure with `n_bars` horizontal bars."""
     return 0.35 + _AXIS_HEIGHT + _BAR_HEIGHT * n_bars
 
@@ -135,18 +139,18 @@ def draw_bars(
     ax: "Axes",
     names: Sequence[object],
     lengths: np.ndarray,
-    whiskers: np.ndarray,
+    error_bars: np.ndarray,
     texts: Sequence[str] = (),
     label: str = "",
 ) -> None:
     """Draw horizontal bars with names, the first on top.
 
-    `whiskers` has the two ends of a line that is drawn across the end of each bar, shape (2, bars). `texts` are written
-    to the right of the bars, and `label` is their name in the legend.
+    `error_bars` has the lower and the upper end of each bar's error bar, shape (2, bars). `texts` are written to the
+    right of the bars. `label` is the entry of the bars in the legend.
     """
     positions = np.arange(len(names))
     ax.barh(positions, lengths, 0.66, **BAR, label=label)
-    ax.hlines(positions, *whiskers, color=INK, linewidth=1.3)
+    ax.hlines(positions, *error_bars, color=INK, linewidth=1.3)
     ax.set_yticks(positions, [shorten_label(name) for name in names])
     for position, text in zip(positions, texts, strict=False):
         ax.annotate(

@@ -53,11 +53,11 @@ def draw_scatter(
     tenths: tuple[np.ndarray, ...],
     log: bool,
 ) -> None:
-    """Draw observed counts `y` against predicted means, with intervals, and the means of tenths of the rows.
+    """Draw observed counts `y` against predicted means, with intervals and with the averages of tenths of the rows.
 
     `label` is the label of the horizontal axis. `interval_ends` has the lowest and the highest count of each row's
-    interval, shape (2, rows). `inside` is True for rows whose count is in its interval. `tenths` is the result of
-    `summarize_tenths`. If `log` is True, axes are logarithmic.
+    interval, shape (2, rows). `inside` is True for rows whose count is in its interval. `tenths` has the mean
+    prediction and the mean count of each tenth (`summarize_tenths`). If `log` is True, axes are logarithmic.
     """
     if log:
         ax.set_xscale("function", **LOG_SCALE)
@@ -66,7 +66,7 @@ def draw_scatter(
     ax.plot(mean[inside], y[inside], ".", color=INK, markersize=3.6, alpha=0.75, label="inside")
     ax.plot(mean[~inside], y[~inside], "x", color=CONTRAST, markersize=4.5, label="outside")
     ax.plot(*tenths[:2], **SECOND, label="mean of a tenth")
-    across, up = _axis_range(mean, log), _axis_range(np.concatenate([mean, *interval_ends, y]), log)
+    across, up = _choose_axis_range(mean, log), _choose_axis_range(np.concatenate([mean, *interval_ends, y]), log)
     diagonal = [max(across[0], up[0]), min(across[1], up[1])]
     ax.plot(diagonal, diagonal, **REFERENCE)
     ax.set(xlim=across, ylim=up, xlabel=label, ylabel="observed")
@@ -74,7 +74,7 @@ def draw_scatter(
     set_ticks(ax.yaxis, integers=True, log=log)
 
 
-def _axis_range(values: np.ndarray, log: bool) -> tuple[float, float]:
+def _choose_axis_range(values: np.ndarray, log: bool) -> tuple[float, float]:
     """Return the limits of an axis for counts. It starts at 0 unless much of the axis would then be empty."""
     least, top = float(values.min()), 1.04 * max(float(values.max()), 1.0)
     if log:

@@ -40,32 +40,40 @@ class Evidence(NamedTuple):
         The names of the rows in the user's table.
     total : int
         The number of rows from which the rows were drawn.
-    y, weight : array
-        The counts and the weights.
+    y : array
+        The counts.
+    weight : array
+        The weights.
     dists : list of CountDistribution
-        The predicted distributions of consecutive blocks of rows.
-    mean, low, high, expected : array
-        The predicted mean, the ends of the interval, and its probability.
+        The predicted distributions, one object per block of consecutive rows.
+    mean : array
+        The predicted means.
+    low, high : array
+        The lowest and the highest count of each prediction interval.
+    expected : array
+        The probability of each interval by its predicted distribution.
     scores : RowScores
         The scores of the predictions.
-    aleatoric, epistemic : array
-        The two parts of the predicted variance.
+    aleatoric : array
+        The part of the predicted variance that is noise in the counts.
+    epistemic : array
+        The part of the predicted variance that is disagreement between the components of the mixture.
     components : int
-        The number of distributions in the mixture of a row.
+        The number of components of the mixture that is predicted for a row.
     board : Leaderboard
         The leaderboard.
     fingerprint : str
-        A digest of the rows.
-    calibrated : int
+        A hash of the rows, for the report.
+    calibration_rows : int
         The number of rows on which intervals were calibrated; 0 if they were not.
     ids : tuple or None
-        The name and the values of a column that identifies rows.
+        The name and the values of a column that identifies rows, if the user gave one.
     grouped : tuple or None
-        If intervals are calibrated by group, the name of the groups, and the group of every row.
-    measured : Inputs or None
-        The inputs from which the importance of columns is measured, if not from `inputs`.
+        If intervals are calibrated by group: the name of the groups (usually of a column), and the group of every row.
+    importance_inputs : Inputs or None
+        The model and the rows on which the importance of columns is measured. None measures it on `inputs`.
     without_weight : int
-        The number of rows of weight 0, which are left out.
+        The number of rows of weight 0, which the report leaves out.
     """
 
     inputs: Inputs
@@ -84,10 +92,10 @@ class Evidence(NamedTuple):
     components: int
     board: Leaderboard
     fingerprint: str
-    calibrated: int = 0
+    calibration_rows: int = 0
     ids: tuple[str, Sequence[object]] | None = None
     grouped: tuple[str, np.ndarray] | None = None
-    measured: Inputs | None = None
+    importance_inputs: Inputs | None = None
     without_weight: int = 0
 
     def distribution(self, row: int) -> CountDistribution:
@@ -128,9 +136,10 @@ def gather_evidence(
     max_rows: int | None = MAX_ROWS,
     total: int | None = None,
 ) -> Evidence:
-    """Predict and score the rows of a report that have a positive weight. The arguments are as for `write_report`.
+    """Predict and score the rows of a report that have a positive weight.
 
-    With `held_out`, rows are predicted and scored out of fold. `names` are names to show for "exposure" and "upper".
+    The arguments are those of `write_report`, except `names`: the names under which the report shows "exposure" and
+    "upper". If `held_out` is given, rows are predicted and scored out of fold.
     """
     predictor: Predictor = model.predictor_
     leaks = [leak] if leak else []
@@ -170,27 +179,27 @@ def gather_evidence(
         components=max(part.components for part in predicted),
         board=board,
         fingerprint=sample.compute_digest(),
-        calibrated=int(calibration.intervals[MIXTURE].rows[0]) if MIXTURE in calibration.intervals else 0,
+        calibration_rows=int(calibration.intervals[MIXTURE].rows[0]) if MIXTURE in calibration.intervals else 0,
         ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
         grouped=grouped,
         without_weight=int((~sample.has_weight).sum()),
-        measured=None if held_out is None else Inputs.from_first_fold(model, held_out, names),
+        importance_inputs=None if held_out is None else Inputs.from_first_fold(model, held_out, names),
     )
 
 
 class _PredictedBlock(NamedTuple):
-    """Summary of the predictions of one block of rows, which a report keeps.
+    """Predicted distributions, scores and summary arrays of one block of rows.
 
     Attributes
     ----------
     dist : CountDistribution
-        The distributions of the recorded counts.
+        The distributions of the recorded counts, which are limited if counts are censored.
     scores : RowScores
         The scores of the predictions.
     components : int
-        The number of distributions in the mixture of a row.
+        The number of components of the mixture that is predicted for a row.
     arrays : list of array
-        One array for each name in `_PREDICTED`.
+        One array for each name in `_PREDICTED`, such as "mean".
     """
 
     dist: CountDistribution

@@ -29,7 +29,7 @@ format_mean = partial(format_number, integers=False)
 
 
 class Figure(NamedTuple):
-    """Figure of a report, as SVG. Its `name` is unique on the page."""
+    """Figure of a report: an SVG with a title and a caption. Its `name` is unique on the page."""
 
     name: str
     title: str
@@ -40,7 +40,8 @@ class Figure(NamedTuple):
 def to_figure(drawing: "Drawing", name: str, title: str, description: str, caption: str = "") -> Figure:
     """Convert a matplotlib figure to a figure of the report.
 
-    `name` must be unique on the page. `title` and `description` are also for screen readers.
+    `name` must be unique on the page. `title` is shown and is read by screen readers. `description` is only for screen
+    readers.
     """
     return Figure(name, title, Markup(panels.render_svg(drawing, name, title, description)), caption)
 
@@ -87,7 +88,7 @@ def draw_importance(importances: Importances, measure: str, title: str) -> Figur
         rounded = round(100 * one.strength(measure), digits)
         words.append(f"{rounded:{'+' if measure == 'crps' and rounded else ''}.{digits}f}%")
     draw = partial(explanations.draw_importance, importances=shown, measure=measure, texts=words)
-    drawing = panels.draw_panel(draw, panels.bars_height(len(shown)), margins=panels.NAMED)
+    drawing = panels.draw_panel(draw, panels.compute_bars_height(len(shown)), margins=panels.NAMED)
     caption = ""
     if len(importances.results) > len(shown):
         caption = f"The {len(shown)} largest of {plural(importances.columns, 'column')} are shown."
@@ -96,9 +97,10 @@ def draw_importance(importances: Importances, measure: str, title: str) -> Figur
 
 
 def draw_effect(effect: Effect, quantity: str, name: str, axis_limits: tuple[float, float]) -> Figure:
-    """Draw the effect of a column on `quantity`, which is "mean" or "spread". `name` must be unique on the page.
+    """Draw the effect of a column on the mean or on the spread of predictions.
 
-    `axis_limits` are the limits of the axis that shows the quantity.
+    `quantity` is "mean" or "spread". `name` must be unique on the page. `axis_limits` are the limits of the axis that
+    shows the quantity.
     """
     curve = getattr(effect, quantity)
     order = np.argsort(curve.level, kind="stable")
@@ -115,7 +117,9 @@ def draw_effect(effect: Effect, quantity: str, name: str, axis_limits: tuple[flo
         if len(kept) < len(effect.points):
             caption += f" The {len(kept)} most frequent of {len(effect.points)} levels are shown."
         words = [format_mean(float(curve.level[i])) for i in kept]
-        drawing = panels.draw_panel(partial(draw, texts=words), panels.bars_height(len(kept)), margins=panels.NAMED)
+        drawing = panels.draw_panel(
+            partial(draw, texts=words), panels.compute_bars_height(len(kept)), margins=panels.NAMED
+        )
     return to_figure(drawing, name, f"{effect.name}: {quantity}", caption, caption)
 
 

@@ -119,17 +119,20 @@ def write_report(
 
 
 def render_page(content: Mapping[str, object], title: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
-    """Return the HTML of a report, which the template of the page makes from the contents.
+    """Render the page template and return the HTML of the report.
 
-    `content` has a value for each name in the template (`collect_content`). `facts` are shown below the title, and
-    `warnings` before the sections.
+    `content` maps each name in the template to its value, as returned by `collect_content`. `facts` are shown below the
+    title, and `warnings` before the sections.
     """
-    return _template().render(title=title, facts=facts, warnings=warnings, **content)
+    return _load_template().render(title=title, facts=facts, warnings=warnings, **content)
 
 
 @cache
-def _template() -> jinja2.Template:
-    """Compile the HTML template, once per process. It escapes all text, and undefined names are errors."""
+def _load_template() -> jinja2.Template:
+    """Load and compile the HTML template; the result is cached.
+
+    The template escapes all text and raises an error for undefined names.
+    """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ddpn.analysis.report", ""),
         autoescape=True,

@@ -20,14 +20,26 @@ class RowGroup(NamedTuple):
 
     Attributes
     ----------
-    column, label : str
-        The name of the column, and the value or range that the rows share.
+    column : str
+        The name of the column.
+    label : str
+        The value or the range that the rows share.
     rows : int
         The number of rows.
     effective_rows : float
         The effective number of rows, which is smaller than `rows` if weights differ.
-    observed, aleatoric, epistemic, coverage, expected, mae : float
-        Means of the counts, of the two parts of the variance, and of the scores of `RowScores`.
+    observed : float
+        The mean count.
+    aleatoric : float
+        The mean of the variance that is noise in the counts.
+    epistemic : float
+        The mean of the variance that is disagreement between the components of the mixture.
+    coverage : float
+        The share of the counts that lie in their intervals.
+    expected : float
+        The mean probability of these intervals by the predicted distributions.
+    mae : float
+        The mean absolute error.
     """
 
     column: str
@@ -47,7 +59,7 @@ class RowGroup(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The epistemic share of the predicted variance."""
+        """The epistemic share of the predicted variance (disagreement between components / total)."""
         return self.epistemic / self.variance if self.variance > 0 else 0.0
 
 
@@ -70,7 +82,7 @@ def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarra
 def group_by_column(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
     """Group the rows of a report by the values, levels or ranges of the column at `position`.
 
-    Rare levels (together) and missing values come last.
+    Rare levels form one group. It comes last, followed only by the group of missing values.
     """
     column, grid = columns[position], make_grid(columns, position, _RANGES)
     is_day = column.name in evidence.inputs.day_columns

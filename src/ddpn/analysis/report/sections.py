@@ -83,18 +83,18 @@ Facts = list[tuple[str, str]]
 
 
 class Card(NamedTuple):
-    """What a report shows about a single row.
+    """Part of a report about a single row.
 
     Attributes
     ----------
     title : str
         The name of the row.
     svg : Markup
-        A figure of its predicted distribution.
+        A figure of the predicted distribution.
     facts : list of (name, value)
-        Its prediction and scores.
+        The observed count, the prediction and the scores.
     values : list of (name, value)
-        Some of its columns with their values.
+        Some columns with their values in this row.
     """
 
     title: str
@@ -152,7 +152,8 @@ def collect_content(
 def describe_verdict(evidence: Evidence, target: str, pit: Pit, groups: list[RowGroup]) -> Facts:
     """Return sentences about errors, intervals, calibration and uncertainty, as a list of (topic, sentences).
 
-    `target` is the name of the target, and `groups` are groups of rows that may be uncertain or badly covered.
+    `target` is the name of the target. `groups` are groups of rows; the sentences mention the group with the most
+    uncertain predictions and the group with the lowest coverage.
     """
     board = evidence.board
     return [
@@ -197,9 +198,10 @@ def summarize_counts(evidence: Evidence, target: str) -> Facts:
 
 
 def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[TextTable, str] | None:
-    """Tabulate the coverage within each group, if intervals are calibrated by group; otherwise return None.
+    """Tabulate the coverage within each group, if intervals are calibrated by group.
 
-    Also return the number of calibration rows of each group as text.
+    Return the table and a text with the number of calibration rows of each group. Return None if intervals are not
+    calibrated by group.
     """
     if evidence.grouped is None or predictor.calibration.groups is None:
         return None
@@ -211,7 +213,7 @@ def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[
 
 
 def tabulate_groups(groups: list[RowGroup], subject: str = "Uncertainty") -> TextTable:
-    """Return a table of counts, errors and uncertainty with a line per group; its caption begins with `subject`."""
+    """Return a table of counts, errors and uncertainty with one line per group. Its caption begins with `subject`."""
     headings = (
         groups[0].column,
         "Rows",
@@ -250,8 +252,8 @@ def group_by_important_columns(importances: Importances, evidence: Evidence) -> 
 
 def explain_columns(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
     """Measure the importance of every column, and the effects of the columns that change predictions most."""
-    measured = evidence.inputs if evidence.measured is None else evidence.measured
-    importances = importance(measured, seed=SEED, progress=progress)
+    inputs = evidence.inputs if evidence.importance_inputs is None else evidence.importance_inputs
+    importances = importance(inputs, seed=SEED, progress=progress)
     if not importances.results:
         return Explanation(Effects([], 0, 0), importances)
     order = sorted(importances, key=lambda column: -max(column.strength("mean"), column.strength("spread")))
@@ -279,7 +281,7 @@ def draw_effects(effects: Effects) -> list[tuple[Figure, Figure]]:
 
 
 def collect_rows(evidence: Evidence, importances: Importances) -> tuple[list[Card], list[Card]]:
-    """Return cards of the rows with the best predictions by CRPS, and cards of the rows with the worst.
+    """Return the cards of the rows with the best CRPS and of the rows with the worst CRPS, as two lists.
 
     Each card shows the most important columns first.
     """
@@ -340,7 +342,7 @@ def describe_members(model: FittedModel) -> str:
 
 
 def describe_likelihood(model: FittedModel) -> str:
-    """Return the likelihood of a model or, if there are several, their names with commas."""
+    """Return the likelihood of a model as text. If there are several, their names are separated by commas."""
     likelihood = getattr(model, "likelihood", "")
     return likelihood if isinstance(likelihood, str) else ", ".join(map(str, likelihood))
 

@@ -46,10 +46,10 @@ def describe_errors(evidence: Evidence, target: str) -> str:
 
 
 def describe_coverage(evidence: Evidence, evaluation: Evaluation) -> str:
-    """Describe how many counts lie inside their intervals, and compare this with the expectation.
+    """Describe how many counts lie inside their intervals, and compare this share with the expected coverage.
 
-    The expected coverage is the mean probability of the intervals by their own distributions. The sentence contains a
-    confidence interval of the coverage.
+    The expected coverage is the mean probability of the intervals by the predicted distributions. The description
+    includes a confidence interval of the coverage.
     """
     asked, expected = percent(LEVEL, 0), evaluation.expected
     low, high = wilson_interval(evaluation.coverage, evaluation.independent_rows)
@@ -60,8 +60,8 @@ def describe_coverage(evidence: Evidence, evaluation: Evaluation) -> str:
         inside = round(evaluation.coverage * evaluation.rows)
         words = f"It covers {inside:,} of {plural(evaluation.rows, 'row')} ({share}, {interval}). "
     reason = f"expected {percent(expected)}; at least {asked} asked"
-    if evidence.calibrated:
-        words += f"It was calibrated on {plural(evidence.calibrated, 'held-out row')}. "
+    if evidence.calibration_rows:
+        words += f"It was calibrated on {plural(evidence.calibration_rows, 'held-out row')}. "
     if evaluation.too_narrow:
         return words + f"That is clearly less than asked ({reason}): the intervals are too narrow."
     if evaluation.too_wide:
@@ -105,9 +105,10 @@ def describe_recalibration(recalibration: Recalibration | None) -> str:
 
 
 def describe_uncertainty(evidence: Evidence, groups: list[RowGroup]) -> list[tuple[str, str]]:
-    """Describe why the model is uncertain and, if a group has intervals that are too narrow, which one.
+    """Describe how much of the predicted variance is noise and how much is disagreement within the mixture.
 
-    Return a list of (topic, sentences).
+    A second topic follows if the intervals of one of the `groups` of rows are too narrow. Return a list of (topic,
+    sentences).
     """
     whole = summarize_group("", "all rows", evidence, np.arange(len(evidence.y)))
     min_rows = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
