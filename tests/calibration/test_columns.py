@@ -328,7 +328,7 @@ def test_the_tail_of_a_score_counts_larger_scores():
     top = np.sort(scores)[-10:]
     beyond = np.log(301.0) + 1.5 / (top - top[0]).mean()
     assert tail.measure_surprise(np.array([scores.max() + 1.5]))[0] == pytest.approx(beyond)
-    wide = UpperTail.fit(scores, least_scale=10.0)
+    wide = UpperTail.fit(scores, min_scale=10.0)
     assert wide.measure_surprise(np.array([scores.max() + 1.5]))[0] == pytest.approx(np.log(301.0) + 0.15)
 
 

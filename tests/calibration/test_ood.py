@@ -206,7 +206,7 @@ def write_sentences(profile: FeatureProfile, frame: pl.DataFrame) -> list[str]:
     summary = TableSummary(profile)
     for part in (frame.head(300), frame.slice(300)):
         summary.add(profile.measure(part).states)
-    return summary.write_sentences()
+    return summary.to_sentences()
 
 
 def test_ignored_columns_do_not_count_in_the_score():
@@ -223,7 +223,7 @@ def test_ignored_columns_do_not_count_in_the_score():
     assert (again.measure(changed).score == ignoring.measure(changed).score).all()
     summary = TableSummary(again)
     summary.add(again.measure(changed).states)
-    (sentence,) = summary.write_sentences()
+    (sentence,) = summary.to_sentences()
     assert sentence.startswith("'size', 'plan' do not count in the out-of-distribution score: they follow time")
 
 
@@ -262,8 +262,8 @@ def test_only_the_first_sentences_are_shown():
     wide = FeatureProfile.fit(np.random.default_rng(8).normal(size=(50, 14)))
     summary = TableSummary(wide)
     summary.add(wide.measure(np.full((6, 14), np.nan)).states)
-    assert len(summary.write_sentences()) == 11
-    assert summary.write_sentences()[-1] == "Not shown: 4 more findings."
+    assert len(summary.to_sentences()) == 11
+    assert summary.to_sentences()[-1] == "Not shown: 4 more findings."
 
 
 # In the estimators ---------------------------------------------------------------------------------------------------
@@ -372,7 +372,7 @@ def test_rows_outside_the_range_are_said_where_one_of_a_thousand_tables_has_as_m
     new[:rows, 0] = 100.0 * sign
     summary = TableSummary(profile)
     summary.add(profile.measure(new).states)
-    assert bool(summary.write_sentences()) == is_said
+    assert bool(summary.to_sentences()) == is_said
 
 
 @pytest.mark.parametrize(("missing", "is_said"), [(40, False), (64, False), (65, True), (200, True)])
@@ -381,7 +381,7 @@ def test_missing_values_are_said_four_standard_deviations_above_their_share(miss
     profile = FeatureProfile.fit(np.r_[np.full(100, np.nan), np.arange(900.0)][:, None])
     summary = TableSummary(profile)
     summary.add(profile.measure(np.where(np.arange(400) < missing, np.nan, 450.0)[:, None]).states)
-    assert bool(summary.write_sentences()) == is_said
+    assert bool(summary.to_sentences()) == is_said
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_unseen_levels_are_said_where_they_are_more_than_expected(names, unseen,
     profile = FeatureProfile.fit(pl.DataFrame({"name": list(names)}))
     summary = TableSummary(profile)
     summary.add(profile.measure(pl.DataFrame({"name": ["?"] * unseen + ["a"] * (4 - unseen)})).states)
-    assert bool(summary.write_sentences()) == (is_said and unseen != 4)
+    assert bool(summary.to_sentences()) == (is_said and unseen != 4)
 
 
 def test_distances_are_those_of_the_covariance_of_ledoit_and_wolf():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddpn.estimators.dispersion import GoodnessOfFit, overdispersion_warning
+from ddpn.estimators.dispersion import GoodnessOfFit, check_overdispersion
 from ddpn.members.linear import fit_linear
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
@@ -20,7 +20,7 @@ def measure_share_of_warnings(rows: int, mean: float, alpha: float, tables: int)
         if not y.any():
             continue
         fit = fit_linear(make_head("poisson"), X, CountRows(None, y.astype(float)), (True,), 1e-6)
-        warned += bool(overdispersion_warning(GoodnessOfFit.from_fit(fit, 0.0), 3))
+        warned += bool(check_overdispersion(GoodnessOfFit.from_fit(fit, 0.0), 3))
     return warned / tables
 
 

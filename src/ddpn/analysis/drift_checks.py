@@ -1,4 +1,4 @@
-"""Checks of new rows against the training rows: values of columns, out-of-distribution rows, coverage and PIT."""
+"""Checks of new rows against the training rows: column values, out-of-distribution rows, interval coverage and PIT."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -32,16 +32,19 @@ class Check(NamedTuple):
     Parameters
     ----------
     kind : str
-        What is compared: "values" of a column, "ood", "coverage" or "pit".
+        The property: "values" of a column, "ood", "coverage" or "pit".
     name : str
-        The name of the column, or of the quantity that is compared.
+        The name of the column, or a name of the property for tables and sentences.
     effect : float
-        The size of the difference, from 0 to 1. For "values" and "pit", it is the largest difference of two cdfs,
-        or half of the sum of the absolute differences of shares; otherwise a difference of two shares.
+        The size of the difference, from 0 to 1. For numbers and for "pit", it is the largest difference of two cdfs.
+        For categories and for numbers with few distinct values, it is half of the sum of the absolute differences of
+        shares. For "ood" and "coverage", it is the difference of two shares of rows, or 0 if the new share is no worse.
     p_value : float
         The probability of a difference at least as large if new rows are like the training rows.
-    before, now : str
-        The value in the training rows (or the expected value), and the value in the new rows.
+    before : str
+        The value in the training rows, or the expected value, as text.
+    now : str
+        The value in the new rows, as text.
     ignored : bool
         True if the check is shown but never counts as drift.
     adjusted_p_value : float
@@ -65,12 +68,12 @@ class Check(NamedTuple):
 
     @property
     def drift(self) -> bool:
-        """True if the difference is more than chance and reaches the threshold."""
+        """True if the difference is more than chance and at least the threshold."""
         return self.more_than_chance and self.effect >= self.threshold
 
     @property
     def title(self) -> str:
-        """The name of the check in tables and sentences."""
+        """The name of the check for tables and sentences, such as "values of age"."""
         return f"values of {self.name}" if self.kind == "values" else self.name
 
     @property
@@ -87,7 +90,7 @@ class Check(NamedTuple):
 def compare_column(profile: ColumnProfile, column: Column, format_value: Callable[[float], str] = value_text) -> Check:
     """Compare the values of a column of new rows, including missing ones, with the summary of the training column.
 
-    `format_value` converts a number of the column to text, for medians.
+    The result reports the medians of a numeric column as text. `format_value` converts these medians to text.
     """
     if len(profile.keys):
         return _compare_levels(profile, column)
@@ -114,9 +117,8 @@ def compare_column(profile: ColumnProfile, column: Column, format_value: Callabl
 def _combine_with_missing(p_value: float, profile: ColumnProfile, is_missing: np.ndarray) -> float:
     """Combine the p-value of a test of values with Fisher's exact test of the number of missing values.
 
-    `is_missing` is True for new rows with a missing value. If no value is missing, neither in the training rows nor in
-    the new rows, the p-value is returned unchanged. Fisher's test detects the first missing values of a column even in
-    few rows.
+    `is_missing` is True for new rows with a missing value. Fisher's test detects the first missing values of a column
+    even in few rows. If neither training rows nor new rows have missing values, `p_value` is returned unchanged.
     """
     present = profile.rows[0] - profile.rows[1]
     table = np.array([[profile.rows[1], present], [is_missing.sum(), (~is_missing).sum()]]).round().astype(int)
@@ -128,8 +130,8 @@ def _combine_with_missing(p_value: float, profile: ColumnProfile, is_missing: np
 def _compare_levels(profile: ColumnProfile, column: Column) -> Check:
     """Test whether the shares of frequent levels have changed; the result names the level that has changed most.
 
-    Levels that are rare in the training rows are pooled with unseen levels, because it is chance in which of two
-    similar tables a rare level occurs.
+    Levels that are rare in the training rows are pooled with unseen levels, because rare levels occur in a table or not
+    by chance.
     """
     before, number, absent = profile.rows[0], len(column.values), column.is_missing
     index = profile.find_positions(column.rows(~absent))
@@ -168,8 +170,8 @@ def _compare_levels(profile: ColumnProfile, column: Column) -> Check:
 def _compute_key_shares(profile: ColumnProfile) -> np.ndarray:
     """Return the share of each level or value in `profile.keys` among the training values that are not missing.
 
-    The summary stores the surprise of a level: -log of the total share of all levels that are at most as frequent. So
-    shares are differences of these totals.
+    For each level, the profile stores only -log of the total share of all levels that are at most as frequent
+    (`key_surprise`). So the shares are computed as differences of these totals.
 
     >>> from ddpn.tables.columns import Kind
     >>> profile = ColumnProfile(Kind.CATEGORY, np.ones(2), np.zeros(2), keys=np.arange(3, dtype=np.uint64),
@@ -185,8 +187,9 @@ def _compute_key_shares(profile: ColumnProfile) -> np.ndarray:
 def compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
     """Test whether more new rows than expected are flagged as out-of-distribution.
 
-    `pvalues` are the out-of-distribution p-values of the new rows. If new rows are like the calibration rows, the
-    number of flagged rows has a Beta-Binomial distribution, because the number of calibration rows is finite.
+    `pvalues` are the out-of-distribution p-values of the new rows. They are computed from finitely many calibration
+    rows. Therefore, if new rows are like the calibration rows, the number of flagged rows has a Beta-Binomial
+    distribution.
     """
     ood = predictor.calibration.require_ood()
     size, rows = len(ood.scores), len(pvalues)
@@ -201,9 +204,9 @@ def compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
 def compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
     """Compare predictions with the counts of new rows: the coverage of intervals and the distribution of the PIT.
 
-    The coverage is compared with that on held-out rows, so that a model whose intervals were never quite right does not
-    count as drift. The PIT is compared with a uniform distribution. Because the model was calibrated on finitely many
-    rows, the p-value of the PIT is that of a comparison of two samples.
+    The coverage is compared with the coverage of held-out rows, so that intervals that were never quite right do not
+    count as drift. The PIT is compared with a uniform distribution by a two-sample Kolmogorov-Smirnov test, in which
+    the calibration rows are the second sample, because the model was calibrated on finitely many rows.
     """
     with single_thread():
         # All rows are predicted at once, because there are few of them.
@@ -224,15 +227,16 @@ def compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
 def _compare_coverage(coverage: float, n_rows: int, level: float, levels: IntervalLevels | None) -> Check:
     """Test whether intervals cover fewer of the new counts than of the held-out counts. Higher coverage is no drift.
 
-    `coverage` is the share of the `n_rows` new counts inside their intervals of level `level`. `levels` has the scores
-    of the held-out rows; if it is None, the share is compared with `level`. If new rows are like the held-out rows, the
-    number of counts inside has a Beta-Binomial distribution.
+    `coverage` is the share of the `n_rows` new counts that lie inside their intervals. `level` is the minimum
+    probability of these intervals by the predicted distributions. `levels` holds the scores of the held-out rows, from
+    which their coverage at this level follows. If `levels` is None, the coverage is compared with `level`. If new rows
+    are like the held-out rows, the number of counts inside has a Beta-Binomial distribution.
     """
     name, inside = f"coverage of {COVERAGE:.0%} intervals", round(coverage * n_rows)
     if levels is None:
         p_value, expected, before = float(stats.binom.cdf(inside, n_rows, level)), level, f"{level:.1%} asked"
     else:
-        expected, size = levels.measure_held_out(level)
+        expected, size = levels.measure_coverage(level)
         before = f"{expected:.1%} of held-out rows"
         p_value = float(stats.betabinom.cdf(inside, n_rows, max(expected * size, 1.0), size + 1.0 - expected * size))
     return Check("coverage", name, max(0.0, expected - coverage), p_value, before, f"{coverage:.1%} covered")

@@ -1,9 +1,12 @@
 """Fit a `Calibration` to predictions of held-out rows.
 
-Calibration has three steps. The predicted cdf is recalibrated by a monotone map. Interval levels are fitted to the
-recalibrated distributions. Out-of-distribution scores are computed for ordinary rows, with which new rows are compared.
+Calibration has three steps:
 
-Held-out rows are divided into parts: the folds of cross-fitted members, or a random split of the validation rows. Each
+1. The predicted cdf is recalibrated by a monotone map.
+2. The minimum probability that intervals must have (their level) is fitted to the recalibrated distributions.
+3. Out-of-distribution scores of ordinary rows are computed. The scores of new rows are compared with them.
+
+Held-out rows are divided into parts: the folds of cross-fitted models, or a random split of the validation rows. Each
 part is recalibrated with a map that was fitted to the other parts, so that no row is evaluated with a map that was
 fitted to it.
 """
@@ -52,10 +55,12 @@ class CalibrationOptions(NamedTuple):
     recalibrate : bool
         If True, fit a monotone map of the predicted cdf, and use it if it clearly lowers the CRPS of held-out rows.
     groups : str or None
-        The column of X whose values are the groups within which intervals are calibrated, or the name of the rows'
-        `interval_groups`. None calibrates intervals over all rows.
+        The name of the groups within which intervals are calibrated. The group of each row is in `interval_groups` of
+        the held-out rows or, if this is None, in the column of X with this name. None calibrates intervals over all
+        rows.
     group_rows : float
-        The weight of the overall level, as a number of rows, when the level of a group is shrunk towards it.
+        The interval level of a group is shrunk towards the level over all rows, which count as this many additional
+        rows.
     time_columns : sequence of str
         Columns of X that hold times. New rows are expected to have later times, so these columns are ignored in
         out-of-distribution scores.
@@ -69,17 +74,17 @@ class CalibrationOptions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CalibratedRows:
-    """Held-out rows with the members' predictions for them, and the calibration that was fitted to them.
+    """Held-out rows with predictions, and the calibration that was fitted to them.
 
     Parameters
     ----------
     held_out : HeldOutPredictions
-        The held-out rows and the members' predictions for them.
+        The held-out rows, with the predictions of each member of the mixture.
     calibration : Calibration
         The calibration that was fitted to all held-out rows. It is applied to predictions of new rows.
     parts : sequence of Calibration
-        If members are cross-fitted, one calibration per fold, fitted to the rows of all other folds. It is applied
-        to the rows of this fold, so that they are scored like new rows. Empty if members are not cross-fitted.
+        If the members were cross-fitted, one calibration per fold. It was fitted to the rows of all other folds and is
+        applied to the rows of this fold, so that they are scored like new rows. Empty without cross-fitting.
     """
 
     held_out: HeldOutPredictions
@@ -90,7 +95,7 @@ class CalibratedRows:
         return len(self.held_out)
 
     def draw(self, n_rows: int) -> "CalibratedRows":
-        """Return `n_rows` of the rows, drawn at random, with the calibration that was fitted to all of them."""
+        """Return `n_rows` rows, drawn at random. They keep the calibration that was fitted to all rows."""
         return replace(self, held_out=self.held_out.draw(n_rows))
 
 
@@ -99,12 +104,12 @@ def calibrate(
 ) -> CalibratedRows:
     """Fit a calibration to held-out rows; return the rows that were used, with their calibration.
 
-    If `clock` has a limit, as many rows are used as its time allows. `seed` draws the rows that decide whether
-    recalibration helps.
+    If `clock` has a time limit, only as many rows are used as the remaining time allows. Whether recalibration lowers
+    the CRPS is decided on rows that `seed` draws.
 
-    If members are cross-fitted, the held-out rows are predicted by copies that were fitted to fewer rows than the
-    members themselves. The copies are slightly less accurate, so calibrated intervals tend to be too wide rather than
-    too narrow.
+    If the members of the mixture are cross-fitted, the held-out rows are predicted by copies of them that were fitted
+    to fewer rows. The copies are slightly less accurate than the members, so calibrated intervals tend to be too wide
+    rather than too narrow.
     """
     chosen = options or CalibrationOptions()
 
@@ -122,10 +127,12 @@ def fit_calibration(
 ) -> CalibratedRows:
     """Fit recalibration maps and interval levels to held-out rows; return the rows with their calibration.
 
-    Interval levels are fitted to recalibrated distributions. For this purpose, each part of the rows is recalibrated
-    with a map that was fitted to the other parts, just as new rows are recalibrated with a map that was not fitted to
-    them. If `is_rough` is True, only the intervals of the mixture are calibrated, which is fast. `seed` is as for
-    `calibrate`.
+    The level of an interval is its minimum probability by the predicted distribution. Levels are fitted to recalibrated
+    distributions. For this purpose, each part of the rows is recalibrated with a map that was fitted to the other
+    parts, because the map of new rows was not fitted to them either.
+
+    If `is_rough` is True, only the intervals of the mixture are calibrated, to save time: there are no maps, and no
+    intervals of single members. `seed` is as for `calibrate`.
     """
     maps: dict[str, Sequence[MonotoneMap]] = {}
     recalibrations: dict[str, Recalibration] = {}
@@ -163,9 +170,9 @@ def fit_recalibration(
     """Fit a recalibration map for the mixture to held-out rows; return a calibration that contains this map.
 
     The map is used if it clearly lowers the CRPS of held-out rows, or in any case if `always` is True. It is shrunk
-    towards the identity with the weight of `prior_rows` rows. If the map is used, the interval levels of the mixture
-    and of groups are dropped, because they were fitted to distributions without it. `seed` draws the rows on which the
-    CRPS is compared.
+    towards the identity, as if `prior_rows` additional rows were calibrated already. If the map is used, the interval
+    levels of the mixture and of groups are dropped, because they were fitted to distributions without it. `seed` draws
+    the rows on which the CRPS is compared.
     """
     recalibration, _ = Recalibration.fit(held_out, MIXTURE, prior_rows, always, seed)
     changed = replace(calibration, recalibrations={**calibration.recalibrations, MIXTURE: recalibration})
@@ -185,25 +192,26 @@ def fit_intervals(
 ) -> Calibration:
     """Fit interval levels to held-out rows; return a calibration that contains these levels.
 
-    The level of an interval is its minimum probability by the predicted distribution. Fitted levels make intervals
-    reach the requested coverage on held-out rows.
+    The level of an interval is its minimum probability by the predicted distribution. Levels are fitted such that
+    intervals reach the requested coverage on held-out rows.
 
     Parameters
     ----------
     calibration : Calibration
         The calibration to extend. Its recalibration maps are applied to predictions before levels are fitted.
     held_out : HeldOutPredictions
-        The held-out rows and the members' predictions for them.
+        The held-out rows, with the predictions of each member of the mixture.
     prior_rows : float
-        Levels are shrunk towards the nominal levels, which are right for a correct model, with the weight of this
-        many rows.
+        Levels are shrunk towards the requested coverage, as if the predicted distributions had been right for this many
+        additional rows.
     groups : str, optional
-        A column of X, or the name of the rows' `interval_groups`. Each group then gets its own levels.
+        The name of groups that each get their own levels. The group of each row is in `interval_groups` of the held-out
+        rows or, if this is None, in the column of X with this name.
     group_rows : float
-        The levels of each group are shrunk towards the overall levels with the weight of this many rows.
+        The levels of each group are shrunk towards the levels over all rows, which count as this many additional rows.
     names : sequence of str, optional
-        The names of the members whose intervals are calibrated, which may include "mixture". Default: the mixture
-        and all members.
+        The names of the members whose intervals are calibrated, which may include "mixture". Default: the mixture and
+        all members.
     """
     used = {name: fitted for name, fitted in calibration.recalibrations.items() if fitted.is_used}
     maps = {name: [fitted.map] * held_out.n_parts for name, fitted in used.items()}
@@ -214,7 +222,7 @@ def fit_intervals(
 
 
 def fit_ood(calibration: Calibration, X: TableLike, alpha: float = OOD_ALPHA) -> Calibration:
-    """Calibrate out-of-distribution flags on rows `X` that no member was fitted to; return the extended calibration.
+    """Calibrate out-of-distribution flags on rows `X` that were not used in the fit; return the extended calibration.
 
     New rows are flagged if they are more unusual than most rows of `X`. Among new rows that are distributed like `X`,
     the expected share of flagged rows is at most `alpha`.
@@ -224,11 +232,13 @@ def fit_ood(calibration: Calibration, X: TableLike, alpha: float = OOD_ALPHA) ->
 
 
 def fit_profile(folds: Folds, time_columns: Sequence[str] = (), clock: Clock = NO_LIMIT) -> Calibration:
-    """Summarise the training rows and calibrate out-of-distribution flags; return a calibration with only these parts.
+    """Summarise the training rows and calibrate out-of-distribution flags.
 
-    Flags compare new rows with ordinary rows: the validation rows or, in cross-fitting, all training rows, each scored
-    as if its fold had been left out of the summary. Columns in `time_columns` are ignored in the scores. If `clock`
-    leaves little time, only the first rows are used.
+    Flags are calibrated by scoring ordinary rows that the summary does not know. These are the validation rows or, in
+    cross-fitting, all training rows, where each is scored as if its fold had been left out of the summary. Columns in
+    `time_columns` are ignored in the scores. If `clock` leaves little time, only the first rows are used.
+
+    Return a calibration that has only the summary and the scores.
     """
     train, ignored = _take_affordable_rows(folds.train, clock), tuple(time_columns)
     number = None if folds.fold_numbers is None else folds.fold_numbers[: len(train)]
@@ -249,10 +259,11 @@ def _take_affordable_rows(rows: CountRows, clock: Clock) -> CountRows:
 
 
 def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) -> dict[str, np.ndarray]:
-    """Return the interval score of each held-out count (`score_counts`), in a dict keyed by `names`.
+    """Return the interval scores of the held-out counts for the mixture or single members, keyed by `names`.
 
-    `names` are names of members, or "mixture". If `maps` contains a name, its distributions are recalibrated first:
-    `maps` has one map per part of the rows. If the mixture consists of a single member, the two share their scores.
+    The score of a count is the lowest level at which the narrowest interval contains it (`score_counts`). `names` are
+    names of members, or "mixture". If `maps` has an entry for a name, the distributions are recalibrated first, with
+    one map per part of the rows. If the mixture consists of a single member, both get the same scores.
     """
     rows, scores = held_out.rows, dict[str, np.ndarray]()
     sole = None if MIXTURE in maps else held_out.find_sole_member()
@@ -272,7 +283,10 @@ def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) 
 
 
 def _attach_labels(rows: CountRows, groups: str | None) -> CountRows:
-    """Return the rows without X. If `groups` is a column of X, its values become the rows' `interval_groups`."""
+    """Return the rows without X, with the values of column `groups` of X as `interval_groups`.
+
+    If the rows already have `interval_groups`, or if `groups` is None, only X is removed.
+    """
     if groups is None or rows.interval_groups is not None or (column := get_column(rows.X, groups)) is None:
         return rows.replace(X=None)
     return rows.replace(X=None, interval_groups=name_interval_groups(column, len(rows)))
@@ -283,11 +297,12 @@ def _fit_levels(
 ) -> tuple[dict[str, IntervalLevels], IntervalGroups | None]:
     """Fit interval levels to all rows and, if `groups` is not None, to each group of rows.
 
-    `scores` has the interval score of each row (`_score_rows`), keyed by "mixture" and the names of members. The
-    overall levels are shrunk towards the nominal levels with the weight of `prior_rows` rows, and the levels of a group
-    towards the overall levels with the weight of `group_rows` rows. `groups` is a column of X or the name of the rows'
-    `interval_groups`. Return the overall levels, keyed like `scores`, and the levels of the groups (None without
-    groups).
+    `scores` has the interval scores of the rows (`_score_rows`), keyed by "mixture" and the names of members. The
+    levels over all rows are shrunk towards the requested coverage, as if the predicted distributions had been right for
+    `prior_rows` additional rows. The levels of a group are shrunk towards the levels over all rows, which count as
+    `group_rows` rows. `groups` is the name of the groups, as for `fit_intervals`.
+
+    Return the levels over all rows, keyed like `scores`, and the levels of the groups (None if `groups` is None).
     """
     is_censored = rows.limit is not None and bool((rows.y >= rows.limit).any())
     levels = {

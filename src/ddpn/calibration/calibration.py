@@ -1,4 +1,4 @@
-"""`Calibration`: what was fitted to held-out rows to calibrate the predictions of a mixture and its members."""
+"""`Calibration`: recalibration maps, interval levels and out-of-distribution scores, fitted to held-out rows."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -29,20 +29,21 @@ class Calibration:
     """Recalibration maps, interval levels and out-of-distribution scores of a mixture and its members.
 
     A calibration is fitted to held-out rows and is immutable. A predictor holds one and applies it to its predictions.
-    Mappings are keyed by "mixture" and the names of the members.
+    Mappings are keyed by "mixture" and the names of the members (the models in the mixture).
 
     Parameters
     ----------
     intervals : mapping of str to IntervalLevels
-        The levels of calibrated intervals. Empty before calibration.
+        The levels of calibrated intervals: their minimum probability by the predicted distribution, for any coverage.
+        Empty before calibration.
     groups : IntervalGroups, optional
         The levels of calibrated intervals within groups of rows.
     recalibrations : mapping of str to Recalibration
         Monotone maps of predicted cdfs, including maps that are not used because they did not help.
     profile : FeatureProfile, optional
-        A summary of the training rows, which scores how unusual a row is.
+        A summary of the training rows. It scores how unusual a row is.
     ood : OODScores, optional
-        The out-of-distribution scores of ordinary rows, with which the scores of new rows are compared.
+        The out-of-distribution scores of ordinary rows. The scores of new rows are compared with them.
     """
 
     intervals: Mapping[str, IntervalLevels] = field(default_factory=dict)
@@ -54,13 +55,16 @@ class Calibration:
     # Distributions and intervals ---------------------------------------------------------------------------------
 
     def is_recalibrated(self, member: str = MIXTURE) -> bool:
-        """Return True if predictions of `member`, which is "mixture" or the name of a member, are recalibrated."""
+        """Return True if the predictions of `member` are recalibrated.
+
+        `member` is "mixture" or the name of one model in it.
+        """
         return member in self.recalibrations and self.recalibrations[member].is_used
 
     def recalibrate(self, distribution: Mixture, member: str = MIXTURE) -> Mixture | Recalibrated:
         """Recalibrate the distributions that `member` predicts; return them unchanged if no map is used for them.
 
-        `member` is "mixture", or the name of a member.
+        `member` is "mixture" or the name of one model in it.
         """
         return (
             Recalibrated(distribution, self.recalibrations[member].map)
@@ -70,7 +74,7 @@ class Calibration:
 
     @property
     def recalibration(self) -> Recalibration | None:
-        """The recalibration of the mixture, whether it is used or not; None if none was fitted."""
+        """The recalibration map that was fitted for the mixture, even if it is not used; None if none was fitted."""
         return self.recalibrations.get(MIXTURE)
 
     @property
@@ -79,17 +83,17 @@ class Calibration:
         return any(levels.is_censored for levels in self.intervals.values())
 
     def interval_level(self, coverage: float, member: str = MIXTURE) -> float:
-        """Return the interval level for a coverage: the least probability of an interval by its own distribution.
+        """Return the level of intervals for a coverage: their minimum probability by the predicted distribution.
 
-        Before calibration, the level is the coverage itself. After it, the level is at least the coverage. If intervals
-        are calibrated by group, this is the level over all rows.
+        Before calibration, the level is the coverage itself. After calibration, it is at least the coverage. If
+        intervals are calibrated by group, this is the level over all rows.
 
         Parameters
         ----------
         coverage : float
             The share of counts that intervals should contain.
         member : str
-            "mixture", or the name of one member.
+            "mixture", or the name of one model in it.
         """
         return self.intervals[member].at(coverage) if member in self.intervals else check_coverage(coverage)
 
@@ -103,7 +107,7 @@ class Calibration:
         coverage, member
             As for `interval_level`.
         labels : array, optional
-            The group of each row. Without labels, the level over all rows is returned.
+            The group of each row. If None, the level over all rows is returned.
         """
         if self.groups is None or member not in self.groups.levels or labels is None:
             return self.interval_level(coverage, member)
@@ -112,7 +116,7 @@ class Calibration:
         )
 
     def describe(self) -> str:
-        """Describe in a sentence what is calibrated, and on how many rows."""
+        """Return a sentence that says what is calibrated, and on how many rows."""
         levels = self.intervals.get(MIXTURE)
         words = "not calibrated" if levels is None else f"calibrated on {int(levels.rows[0]):,} held-out rows"
         within = "" if self.groups is None else f", within groups of {self.groups.by}"
@@ -182,7 +186,7 @@ class Calibration:
         parts |= {f"recalibration.{name}": recalibration for name, recalibration in self.recalibrations.items()}
         manifest: JsonObject = {
             "intervals": list(self.intervals),
-            "recalibration": {name: _list_plain_fields(value) for name, value in self.recalibrations.items()},
+            "recalibration": {name: _collect_json_fields(value) for name, value in self.recalibrations.items()},
         }
         if (groups := self.groups) is not None:
             parts |= {
@@ -193,7 +197,7 @@ class Calibration:
             names = {"names": list(groups.names), "of": list(groups.levels)}
             manifest["groups"] = {"by": groups.by, "prior_rows": groups.prior_rows, **names}
         if self.ood is not None:
-            parts["ood"], manifest["ood"] = self.ood, _list_plain_fields(self.ood)
+            parts["ood"], manifest["ood"] = self.ood, _collect_json_fields(self.ood)
         arrays: dict[str, np.ndarray] = {}
         for name, part in parts.items():
             fields = part._asdict().items()
@@ -203,7 +207,7 @@ class Calibration:
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes], manifest: JsonObject) -> Self:
-        """Rebuild a calibration from the files and the manifest of a saved model, which `state` returned."""
+        """Rebuild a calibration from the files and manifest entries that `state` returned when the model was saved."""
         arrays = arrays_from_bytes(files[_FILE])
 
         def read(kind: type[_Part], name: str, plain: JsonObject | None = None) -> _Part:
@@ -233,6 +237,6 @@ class Calibration:
 UNCALIBRATED = Calibration()
 
 
-def _list_plain_fields(part: IntervalLevels | Recalibration | OODScores) -> JsonObject:
-    """Return the fields of a part of the calibration that are no arrays, as a dictionary that can be stored as JSON."""
+def _collect_json_fields(part: IntervalLevels | Recalibration | OODScores) -> JsonObject:
+    """Return the fields of a part of the calibration that JSON can store (all that are not arrays), by name."""
     return {name: value for name, value in part._asdict().items() if not isinstance(value, np.ndarray)}

@@ -1,9 +1,9 @@
 """Summaries of the training columns, which score how unusual the cells of new rows are.
 
 The score of a cell is its surprise: -log of the probability that an ordinary row has a value at least as unusual. The
-surprise of a number follows from its rank among the training values and, outside their range, from an exponential tail.
-The surprise of a category level follows from its frequency; levels that did not occur in training have a Good-Turing
-estimate. Only summaries are stored, no training rows.
+surprise of a number follows from its rank among the training values. Outside their range, an exponential tail is
+assumed. The surprise of a category level follows from its frequency. For levels that did not occur in training, it
+follows from their Good-Turing estimate. Only summaries are stored, no training rows.
 """
 
 from typing import NamedTuple, Self
@@ -49,7 +49,7 @@ class CellScores(NamedTuple):
     state : array, shape (rows,)
         One of `STATES` for each cell, such as `MISSING` or `UNSEEN`.
     inputs : array, shape (rows, width)
-        The numbers that encode each cell as an input of the joint distribution of all columns (`Joint`).
+        The encoding of each cell in the joint distribution of all columns (`Joint`): normal scores or indicators.
     """
 
     surprise: np.ndarray
@@ -60,22 +60,25 @@ class CellScores(NamedTuple):
 class ColumnProfile(NamedTuple):
     """Summary of one training column, which scores how unusual the cells of new rows are.
 
-    Arrays that do not apply to the kind of the column are empty.
+    The surprise of a value is -log of the probability of a value at least as unusual. Arrays that do not apply to the
+    type of the column are empty.
 
     Attributes
     ----------
     kind : Kind
-        The kind of the column.
+        The type of the column, such as number or category.
     rows : array, shape (2,)
-        The number of rows, and the number of missing values.
+        The number of rows, followed by the number of missing values.
     absent : array, shape (2,)
-        The surprise of a missing value, and of a value that is not missing.
+        The surprise of a missing value, followed by that of a value that is not missing.
     edges : array
-        Training values of a numeric column at which its distribution is stored, ascending.
-    surprise, normal : array
-        The surprise and the normal score (the normal quantile of the rank) of each value in `edges`.
+        Selected training values of a numeric column, ascending.
+    surprise : array
+        The surprise of each value in `edges`.
+    normal : array
+        The normal score of each value in `edges`: the normal quantile of its rank.
     scales : array, shape (2,)
-        The scales of the exponential tails below and above the training range.
+        The scale of the exponential tail below the training range, followed by that above it.
     keys : array
         The hashes of the levels of a category, or the values of a number that has few distinct ones.
     key_surprise : array
@@ -83,7 +86,7 @@ class ColumnProfile(NamedTuple):
     coded : array
         For each of `keys`, its share of the training rows if the joint distribution has an indicator of it, else 0.
     unseen : array, shape (2,)
-        The surprise and the probability of a value that is not among `keys`.
+        The surprise of a value that is not among `keys`, followed by the probability of such values.
     """
 
     kind: Kind
@@ -108,7 +111,7 @@ class ColumnProfile(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The number of inputs that encode a cell of this column in the joint distribution."""
+        """The number of inputs that encode a cell of this column in the joint distribution of all columns."""
         coded = np.count_nonzero(self.coded) if self.kind.is_category else 1
         return int(coded) + self._missing_coded
 
@@ -143,8 +146,9 @@ class ColumnProfile(NamedTuple):
     def measure_left_out(self, column: Column, fold: np.ndarray) -> np.ndarray:
         """Return the surprise of each training cell as if its fold had been left out of the summary.
 
-        A level that has m rows in the other folds is scored like a level that has m rows in the training table. A level
-        that occurs only in its own fold is scored like an unseen level.
+        The surprise of a cell is -log of the probability of a value at least as unusual. A level that has m rows in the
+        other folds is scored like a level that has m rows in the training table. A level that occurs only in its own
+        fold is scored like an unseen level.
 
         Parameters
         ----------
@@ -175,9 +179,10 @@ class ColumnProfile(NamedTuple):
         return surprise
 
     def _measure_levels(self, other_counts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return the surprise of each level for the rows of a fold that is left out of the summary.
+        """Return the surprise that each level has if one fold is left out of the summary.
 
-        `other_counts` has the number of rows of each level in the other folds, `counts` the number in all folds.
+        The surprise is -log of the probability of a level at least as rare. `other_counts` has the number of rows of
+        each level in the remaining folds, and `counts` has the number in all folds.
         """
         ascending = np.sort(counts)
         rows = np.concatenate([[0], np.cumsum(ascending)])[np.searchsorted(ascending, other_counts, side="right")]
@@ -186,10 +191,11 @@ class ColumnProfile(NamedTuple):
         return np.where(other_counts > 0, -np.log(np.maximum(rows, 1) / counts.sum()), self.unseen[0])
 
     def _measure_outside(self, values: np.ndarray, edge: float, scale: float) -> np.ndarray:
-        """Return the surprise of numbers above the training range.
+        """Return the surprise of numbers above the training range: -log of the probability of values as unusual.
 
-        `edge` is the largest training value, and `scale` the scale of the upper tail. For numbers below the range,
-        negate `values` and the smallest training value, and pass the scale of the lower tail.
+        `edge` is the largest training value, and `scale` is the scale of the upper tail. To score numbers below the
+        range, pass their negatives as `values`, the negative of the smallest training value as `edge`, and the scale of
+        the lower tail.
         """
         outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
         return np.maximum(
@@ -274,10 +280,11 @@ def _summarise_levels(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndar
 
 
 def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
-    """Estimate the scale of an exponential upper tail: the mean excess of its values over the start of the tail.
+    """Estimate the scale of an exponential upper tail by its mean excess (mean minus minimum).
 
     `values` are the distinct values of a column in ascending order, and `counts` has the number of rows with each
-    value. The tail consists of about 2% of the rows, and of at least ten if there are enough.
+    value. The tail consists of the largest values: about 2% of the rows, and at least ten rows if the column has
+    enough.
     """
     above = np.cumsum(counts[::-1])[::-1]
     min_rows = max(_TAIL_SHARE * above[0], min(_MIN_TAIL_ROWS, above[0] / 4.0))
@@ -294,8 +301,8 @@ def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
 def choose_tail_edges(counts: np.ndarray) -> np.ndarray:
     """Choose which distinct values of a column its summary keeps, and return their positions.
 
-    Many values are kept in both tails and few in the middle: their ranks, counted from the nearer end, grow
-    geometrically. `counts` has the number of rows with each distinct value, in ascending order of the values.
+    Many values are kept in both tails and few in the middle: counted from the nearer end, the ranks of the kept values
+    grow geometrically. `counts` has the number of rows with each distinct value, in ascending order of the values.
     """
     upto, last = np.cumsum(counts), len(counts) - 1
     half = max(1.0, upto[-1] / 2.0)
@@ -306,10 +313,11 @@ def choose_tail_edges(counts: np.ndarray) -> np.ndarray:
 
 
 def measure_tail_surprise(x: np.ndarray, edge: float, scale: float) -> np.ndarray:
-    """Return how much more surprising the values x are than the largest training value, in an exponential tail.
+    """Return how much more surprising each value in `x` is than the largest training value, in an exponential tail.
 
-    This is (x - edge) / scale, between 0 and `MAX_SURPRISE`. `edge` is the largest training value, and `scale` the
-    scale of the tail.
+    The surprise of a value is -log of the probability of a value at least as large. The difference is (x - edge) /
+    scale, clipped to the range from 0 to `MAX_SURPRISE`. `edge` is the largest training value, and `scale` is the scale
+    of the tail.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return np.nan_to_num(np.clip((x - edge) / scale, 0.0, MAX_SURPRISE), nan=0.0)
@@ -318,9 +326,9 @@ def measure_tail_surprise(x: np.ndarray, edge: float, scale: float) -> np.ndarra
 class UpperTail(NamedTuple):
     """Upper tail of the distribution of a score among ordinary rows, estimated from training rows.
 
-    The surprise of a score s is -log P(S >= s), where S is the score of an ordinary row. `surprise` has its values at
-    the scores `edges`. Between these, the surprise is interpolated; above the largest, it grows linearly with slope 1 /
-    `scale`.
+    The surprise of a score s is -log P(S >= s), where S is the score of an ordinary row. `edges` are selected scores in
+    ascending order, and `surprise` has their surprises. Between `edges`, the surprise is interpolated. Above the last
+    one, it grows linearly with slope 1 / `scale`.
     """
 
     edges: np.ndarray
@@ -328,11 +336,11 @@ class UpperTail(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def fit(cls, scores: np.ndarray, least_scale: float = 0.0) -> Self:
+    def fit(cls, scores: np.ndarray, min_scale: float = 0.0) -> Self:
         values, counts = np.unique(scores + 0.0, return_counts=True)
         kept, as_high = choose_tail_edges(counts), np.cumsum(counts[::-1])[::-1]
         surprise = -np.log(as_high / (as_high[0] + 1.0))
-        return cls(values[kept], surprise[kept], np.array([max(measure_mean_excess(values, counts), least_scale)]))
+        return cls(values[kept], surprise[kept], np.array([max(measure_mean_excess(values, counts), min_scale)]))
 
     def measure_surprise(self, scores: np.ndarray) -> np.ndarray:
         """Return the surprise of each score: -log of the probability that an ordinary row scores at least as high."""

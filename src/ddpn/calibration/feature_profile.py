@@ -54,10 +54,10 @@ class TableScores(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """Joint distribution of the inputs that encode the cells of a row, to test whether the values of a row go together.
+    """Joint distribution of the inputs that encode a row, for finding rows whose values do not go together.
 
-    A row is unusual if its Mahalanobis distance from the mean is large, or if one of its inputs is far from its
-    prediction by the other inputs.
+    Inputs are normal scores of numbers and indicators of levels. A row is unusual if its Mahalanobis distance from the
+    mean is large, or if one of its inputs is far from its prediction by the other inputs.
 
     Attributes
     ----------
@@ -66,7 +66,8 @@ class Joint(NamedTuple):
     precision : array, shape (width, width)
         The inverse of the covariance matrix.
     scale : array, shape (width,)
-        For each input, the size of a residual that is rarely exceeded in the training rows.
+        For each input, a residual that few training rows exceed (the 99.5% quantile). The residual is proportional to
+        the difference between the input and its prediction by the other inputs.
     """
 
     mean: np.ndarray
@@ -95,11 +96,12 @@ class Joint(NamedTuple):
         return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
 
     def compute_distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return two measures of how unusual each row is: its squared Mahalanobis distance, and its largest residual.
+        """Return two measures of how unusual each row is.
 
-        The squared distance is divided by the number of inputs. A residual is the difference between an input and its
-        prediction by the other inputs, in units of `scale`. The computation is in float64, because float32 results
-        would depend on the number of rows that are multiplied at once.
+        The first is its squared Mahalanobis distance from the mean, divided by the number of inputs. The second is its
+        largest residual, in units of `scale`; a residual is the difference between an input and its prediction by the
+        other inputs. The computation is in float64, because float32 results would depend on the number of rows that are
+        multiplied at once.
         """
         centred = inputs - self.mean.astype(np.float64)
         weighted = centred @ self.precision.astype(np.float64)
@@ -107,12 +109,17 @@ class Joint(NamedTuple):
 
 
 class FeatureProfile:
-    """Summary of the training rows that scores how unusual new rows are, by single columns and by their combination.
+    """Summary of the training rows that scores how unusual new rows are.
 
-    The score of a row is the largest of three surprises, where a surprise is -log of a tail probability. The first is
-    the surprise of its most unusual cell. For the other two, the row is encoded by normal scores of numbers and
-    indicators of levels. They are the surprise of its distance from the mean, and the surprise of the residual of the
-    column that the other columns predict worst.
+    A row is measured in three ways. For the last two, it is encoded by normal scores of numbers and indicators of
+    levels:
+
+    1. the surprise of its most unusual cell (-log of the probability of a value at least as unusual);
+    2. its Mahalanobis distance from the mean;
+    3. the residual of the column that the other columns predict worst.
+
+    Each measure is converted to -log of the probability that an ordinary row has at least this value. The score of the
+    row is the largest of the three results.
 
     No training row is stored. The summary consists of quantiles and ranges of numbers, hashes and frequencies of
     levels, shares of missing values, and correlations. `FeatureProfile.fit` makes it from training rows.
@@ -126,7 +133,7 @@ class FeatureProfile:
     joint : Joint or None
         The joint distribution of all columns; None if there are few training rows or more than 256 inputs.
     tails : tuple of UpperTail
-        The distributions from which the three surprises are computed; only the first if `joint` is None.
+        The distribution of each of the three measures among ordinary rows; only the first if `joint` is None.
     ignored : sequence of str
         Columns that do not count in the score of a row.
 
@@ -217,26 +224,28 @@ class FeatureProfile:
                 apart = fold == number
                 distances[1:, apart] = np.stack(Joint.fit(inputs[~apart]).compute_distances(inputs[apart]))
         largest, *joint = distances
-        profile.tails = (UpperTail.fit(largest, least_scale=1.0), *map(UpperTail.fit, joint))
+        profile.tails = (UpperTail.fit(largest, min_scale=1.0), *map(UpperTail.fit, joint))
         return profile, profile._score(distances)
 
     def _fit_scores(self, table: ColumnTable) -> None:
-        """Fit the joint distribution and the tails, with which `_score` scores rows, to the training rows in `table`.
+        """Fit the distributions that `_score` uses to the training rows in `table`.
 
-        The tails are fitted to rows that are set aside from the summary, because new rows, too, may have unseen levels
-        and extreme values. If there are few rows, none are set aside, and there is no joint distribution.
+        These are the joint distribution of the columns, and the distribution of each measure among ordinary rows
+        (`tails`). The tails are fitted to some of the rows, measured by a summary of the other rows, because new rows
+        may also have unseen levels and extreme values. If there are few rows, they are not divided, and there is no
+        joint distribution.
         """
         n = len(table)
         if n < _MIN_ROWS:
             largest = _find_largest_surprise(next(self._iter_scored_cells(table)))
-            self.tails = (UpperTail.fit(largest, least_scale=1.0),)
+            self.tails = (UpperTail.fit(largest, min_scale=1.0),)
             return
         order = np.random.default_rng(0).permutation(n)
         number = min(n // 4, _MAX_SET_ASIDE_ROWS)
         apart, others = table.rows(np.sort(order[:number])), table.rows(np.sort(order[number:]))
         without = FeatureProfile(self.schema, [fit_column(column) for column in others], None, (), self.ignored)
         largest = np.concatenate([_find_largest_surprise(cells) for cells in without._iter_scored_cells(apart)])
-        self.tails = (UpperTail.fit(largest, least_scale=1.0),)
+        self.tails = (UpperTail.fit(largest, min_scale=1.0),)
         if sum(self.columns[j].width for j in self.scored) <= _MAX_JOINT_WIDTH:
             joint_rows = table.rows(np.sort(order[number : number + _MAX_JOINT_ROWS]))
             self.joint = Joint.fit(self._encode_inputs(joint_rows))
@@ -248,10 +257,11 @@ class FeatureProfile:
     # Scoring -----------------------------------------------------------------------------------------------------
 
     def _measure_rows(self, table: ColumnTable) -> np.ndarray:
-        """Return the measures from which rows are scored: the surprise of the most unusual cell, and two distances.
+        """Return three measures of how unusual each row is. Shape: (3, rows).
 
-        The distances are those of `Joint.compute_distances`. Shape: (3, rows), or (1, rows) without a joint
-        distribution.
+        They are the surprise of the most unusual cell (-log of the probability of a value at least as unusual) and the
+        two distances of `Joint.compute_distances`. Without a joint distribution, only the first is returned, shape (1,
+        rows).
         """
         return np.concatenate([self._measure_cells(cells) for cells in self._iter_scored_cells(table)], axis=1)
 
@@ -260,7 +270,11 @@ class FeatureProfile:
         return np.stack([_find_largest_surprise(cells), *joint])
 
     def _score(self, measures: np.ndarray) -> np.ndarray:
-        """Return the score of each row: the largest surprise of its `measures`, which `_measure_rows` returns."""
+        """Return the score of each row from its measures (`_measure_rows`).
+
+        Each measure is converted to -log of the probability that an ordinary row has at least this value. The score is
+        the largest result.
+        """
         surprises = [tail.measure_surprise(measure) for tail, measure in zip(self.tails, measures, strict=True)]
         return np.clip(np.maximum.reduce(surprises), 0.0, MAX_SURPRISE)
 
@@ -284,13 +298,19 @@ class FeatureProfile:
         return owner[self.joint.find_least_explained(self._encode_inputs(table))].tolist()
 
     def iter_blocks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[CellScores]]]:
-        """Yield blocks of consecutive rows of a table, each with the scores of its cells: a `CellScores` per column."""
+        """Yield blocks of consecutive rows of a table with the scores of their cells.
+
+        The scores are a list with one entry per column.
+        """
         for start in range(0, len(table), _BLOCK_ROWS):
             some = table.rows(slice(start, start + _BLOCK_ROWS))
             yield some, [profile.score(column) for profile, column in zip(self.columns, some, strict=True)]
 
     def _iter_scored_cells(self, table: ColumnTable) -> Iterator[list[CellScores]]:
-        """Yield the scores of the cells of each block of rows: one `CellScores` per column that is not ignored."""
+        """Yield the scores of the cells of each block of rows.
+
+        They are a list with one entry per column that is not ignored.
+        """
         return ([cells[j] for j in self.scored] for _, cells in self.iter_blocks(table))
 
     # Saving ------------------------------------------------------------------------------------------------------
@@ -327,7 +347,10 @@ class FeatureProfile:
 
 
 def _find_largest_surprise(cells: list[CellScores]) -> np.ndarray:
-    """Return the surprise of the most unusual cell of each row."""
+    """Return the surprise of the most unusual cell of each row.
+
+    The surprise of a cell is -log of the probability of a value at least as unusual.
+    """
     return np.maximum.reduce([column.surprise for column in cells])
 
 

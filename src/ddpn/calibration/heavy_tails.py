@@ -24,12 +24,15 @@ _PREDICTED_PER_TAIL_ROW = 3
 
 
 def describe_heavy_tail(train: CountRows, predict_means: Callable[[np.ndarray], np.ndarray]) -> str:
-    """Return a sentence that warns of a single training row that determines the mean of all counts, or "".
+    """Return a warning if a single training row determines the mean of all counts, otherwise "".
 
-    A row determines the mean if three conditions hold. Its count is more than twice its predicted mean. The excess over
-    this mean is more than 5% of the sum of all counts. The count stands out from the other large counts more than an
-    exponential tail allows. `predict_means` takes positions of rows in `train` and returns the predicted means of these
-    rows.
+    A row determines the mean if three conditions hold:
+
+    - its count is more than twice its predicted mean;
+    - the excess over this mean is more than 5% of the sum of all counts;
+    - its count stands out from the other large counts more than an exponential tail allows.
+
+    `predict_means` takes positions of rows in `train` and returns the predicted means of these rows.
     """
     counts = train.weight_or_ones * train.y
     total, tail_rows = float(counts.sum()), _count_tail_rows(len(train))
@@ -59,9 +62,9 @@ def _count_tail_rows(rows: int) -> int:
 def _stands_out(values: np.ndarray, tail_rows: int, row: int | None = None) -> bool:
     """Return True if a value stands out from the other large values more than an exponential tail allows.
 
-    The value is `values[row]`, by default the largest value. The tail consists of the `tail_rows` largest values. The
-    test is Fisher's for k exponential excesses over a threshold: the probability that the largest is more than the
-    share x of their sum is at most k (1 - x)^(k - 1).
+    The value is `values[row]`, by default the largest value. The tail consists of the `tail_rows` largest values, and
+    their excesses are measured from the next smaller value. In Fisher's test for k exponential excesses, the
+    probability that the largest is more than a share x of their sum is at most k (1 - x)^(k - 1).
     """
     ordered = np.sort(values)[::-1]
     if len(ordered) <= tail_rows:

@@ -1,9 +1,9 @@
 """Prediction intervals that are calibrated on held-out rows (conformal prediction).
 
 The level of an interval is its minimum probability by the predicted distribution. Calibration finds the level at which
-intervals reach the requested coverage on held-out rows. This level is above the coverage if the predicted distributions
-are overconfident. It is never below, so that each interval also has the requested probability by its own distribution.
-There is one level for all rows, or one for each group of rows (Mondrian conformal prediction).
+intervals reach the requested coverage on held-out rows. If the predicted distributions are overconfident, this level is
+above the coverage. It is never below the coverage, so that each interval also has the requested probability by its
+predicted distribution. There is one level for all rows, or one for each group of rows (Mondrian conformal prediction).
 """
 
 from collections.abc import Iterable
@@ -37,15 +37,16 @@ _UNIFORM_SCORES = (np.arange(200) + 0.5) / 200
 
 
 @torch.no_grad()
-def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarray:
+def score_counts(dist: Distribution, y: Tensor, uniforms: np.ndarray) -> np.ndarray:
     """Return the score of each count: the lowest level at which the narrowest interval contains it. Shape: (rows,).
 
-    As the level rises, the narrowest interval grows count by count. A count of probability p enters over a range of
-    levels of length p, and its score is a random point of this range. Therefore scores are uniform on [0, 1] if the
-    distributions are right, for small as for large counts. `points` are the uniform random numbers, one per row.
+    The level of an interval is its minimum probability. As it rises, the narrowest interval grows count by count. A
+    count of probability p enters the interval over a range of levels of length p, and its score is a random point of
+    this range, chosen by `uniforms`, one uniform random number per row. Therefore, if the distributions are right,
+    scores are uniform on [0, 1] for small and for large counts.
 
-    A count outside the interval of the highest level, 1 - 1e-9, has a score above 1: 1 plus its distance from that
-    interval, as a share of the interval's width. `make_interval` widens intervals for such levels.
+    If a count lies outside the interval of the highest level, 1 - 1e-9, its score is 1 plus its distance from that
+    interval divided by the interval's width. `make_interval` widens intervals for such levels.
 
     >>> from ddpn.distributions import Poisson
     >>> dist, y = Poisson(torch.tensor([2.0, 300.0])), torch.tensor([0, 300])
@@ -56,7 +57,7 @@ def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarra
     """
     counts = discretize(dist)
     outside, inside = (levels.cpu().numpy() for levels in counts.entry_levels(y))
-    score = outside + points * (inside - outside)
+    score = outside + uniforms * (inside - outside)
     far = np.flatnonzero(score > _MIN_LEVEL_BEYOND)
     if len(far):
         observed = torch.as_tensor(y)[far].double()
@@ -70,10 +71,11 @@ def score_counts(dist: Distribution, y: Tensor, points: np.ndarray) -> np.ndarra
 
 @torch.no_grad()
 def measure_shares_inside(dist: Distribution, y: Tensor, level: float) -> np.ndarray:
-    """Return, for each count, whether it lies in the narrowest interval of a level: 1, 0, or a share between.
+    """Return the share of each count that lies in the narrowest interval of a level.
 
-    The share is the probability that `score_counts` is at most the level. It lies between 0 and 1 for a count that
-    enters the interval at this level. If the distributions are right, the mean share over the rows is the level itself.
+    The share is the probability that `score_counts` is at most the level. It is 1 inside the interval and 0 outside.
+    For the counts that enter the interval at this level, it lies between 0 and 1. If the distributions are right, the
+    mean share over the rows is therefore the level itself.
 
     >>> from ddpn.distributions import Poisson
     >>> measure_shares_inside(Poisson(torch.full((3,), 2.0)), torch.tensor([2, 0, 9]), 0.75).round(2).tolist()
@@ -92,9 +94,9 @@ def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: n
     uniform random numbers that `score_counts` needs. They are assigned to rows in the order of `y`, so that the scores
     do not depend on the division into blocks.
     """
-    points, scores = np.random.default_rng(seed).random(len(y)), np.zeros(len(y))
+    uniforms, scores = np.random.default_rng(seed).random(len(y)), np.zeros(len(y))
     for index, dist in blocks:
-        scores[index] = score_counts(dist, torch.from_numpy(y[index]), points[index])
+        scores[index] = score_counts(dist, torch.from_numpy(y[index]), uniforms[index])
     return scores
 
 
@@ -102,8 +104,10 @@ def make_interval(dist: Distribution, level: float | np.ndarray, kind: str = "na
     """Return, for each row, an interval of counts that has a probability of at least `level`.
 
     `level` is a number for all rows, or one per row. `kind` is "narrowest" (the fewest consecutive counts) or "central"
-    (at most half of the remaining probability on either side). Levels above 1 widen the interval of level 1 - 1e-9 on
-    each side by (level - 1) times its width: a level of 1.5 widens it by half of its width.
+    (at most half of the remaining probability on either side).
+
+    If a level is above 1, the interval of level 1 - 1e-9 is widened on each side by (level - 1) times its width. For
+    example, a level of 1.5 widens it by half of its width.
     """
     counts = discretize(dist)
     levels = torch.as_tensor(level, dtype=torch.float64).clamp(max=_MAX_LEVEL).expand(counts.batch_shape)
@@ -154,16 +158,18 @@ def compute_probability_between(counts: CountDistribution, low: Tensor, high: Te
 
 
 class IntervalLevels(NamedTuple):
-    """Scores of calibration rows (`score_counts`), from which the interval level for any coverage follows.
+    """Scores of calibration rows, which determine the interval level for any coverage (split conformal prediction).
 
-    The level for a coverage is the score that this share of calibration rows does not exceed, or the coverage itself,
-    whichever is higher (split conformal prediction). Then the interval of a new row contains its count with at least
-    the requested probability, on average over calibration sets. This holds if the new row is like the calibration rows,
-    if these were not used for other choices, and if no prior rows are added. For distributions with one peak it holds
-    exactly, however wrong the model is.
+    The score of a row is the lowest level at which the interval contains its count (`score_counts`). The level for a
+    coverage of 90% is the score that 90% of the calibration rows do not exceed, or 90% if this is higher.
 
-    If new rows are distributed differently, weights that are density ratios of new rows to calibration rows extend the
-    guarantee to them (weighted conformal prediction). A new row has the weight `new` = sum w^2 / sum w. This makes the
+    Guarantee: on average over calibration sets, the interval of a new row contains its count with at least the
+    requested probability. This holds if the new row is like the calibration rows, if these were not used for other
+    choices, and if no prior rows are added. For distributions with one peak it holds exactly, however wrong the model
+    is.
+
+    If new rows are distributed differently, the guarantee extends to them if weights are density ratios of new rows to
+    calibration rows (weighted conformal prediction). A new row has the weight `new` = sum w^2 / sum w. This makes the
     level as cautious as with (sum w)^2 / sum w^2 rows of equal weight.
 
     Parameters
@@ -196,8 +202,9 @@ class IntervalLevels(NamedTuple):
     ) -> Self:
         """Make levels from the scores of calibration rows. Rows of weight 0 are dropped.
 
-        With `prior_rows`, the uniform scores of a correct model are added with the total weight of this many rows,
-        which shrinks levels towards the nominal ones. `is_censored` is True if some of the counts were censored.
+        If `prior_rows` is not 0, the uniform scores of a correct model are added with the total weight of this many
+        rows. This shrinks levels towards the requested coverage. `is_censored` is True if some of the counts were
+        censored.
         """
         if weight is not None:
             used = weight > 0
@@ -217,17 +224,18 @@ class IntervalLevels(NamedTuple):
         """True if some of the counts were censored."""
         return bool(self.censored[0])
 
-    def measure_held_out(self, level: float) -> tuple[float, float]:
-        """Return the weighted share of calibration rows that score at most `level`, and the effective number of rows.
+    def measure_coverage(self, level: float) -> tuple[float, float]:
+        """Return the weighted share of calibration rows that intervals of a level cover, and their effective number.
 
-        The uniform scores that `from_scores` adds for `prior_rows` are left out.
+        A row is covered if its score is at most `level`. The artificial uniform scores that `from_scores` adds for
+        `prior_rows` are not counted.
         """
         observed = ~np.isin(self.scores, _UNIFORM_SCORES)
         scores, weight = self.scores[observed], self.weight[observed]
         return float(weight[scores <= level].sum() / weight.sum()), effective_rows(weight)
 
     def shrink_towards(self, other: Self, rows: float) -> Self:
-        """Shrink the levels of a small group towards the levels `other` of all rows; return the new levels.
+        """Return levels of a small group of rows, shrunk towards the levels of all rows, `other`.
 
         The scores of `other` are added to those of the group, with a total weight of `rows` rows.
         """
@@ -239,10 +247,10 @@ class IntervalLevels(NamedTuple):
         return self._replace(scores=scores[order], weight=weight[order])
 
     def at(self, coverage: float) -> float:
-        """Return the interval level for a coverage. It is at least the coverage.
+        """Return the interval level for a coverage: the minimum probability of intervals by the predicted distribution.
 
-        With too few calibration rows (fewer than 9 for a coverage of 90%), the level is the highest score or the
-        coverage, whichever is higher.
+        The level is at least the coverage. With too few calibration rows (fewer than 9 for a coverage of 90%), it is
+        the highest score or the coverage, whichever is higher.
 
         Parameters
         ----------
@@ -284,15 +292,16 @@ def get_column(X: TableLike, name: str) -> ArrayLike | None:
 class IntervalGroups:
     """Interval levels of each group of rows, for the mixture and its members.
 
-    The levels of a group follow from the scores of its own calibration rows and from those of all calibration rows,
-    which together count as `prior_rows` rows. So the levels of small groups are close to the overall levels.
+    The level of an interval is its minimum probability by the predicted distribution. The levels of a group are
+    determined by the scores of its own calibration rows, together with the scores of all calibration rows, which count
+    as `prior_rows` rows. So the levels of small groups are close to the levels over all rows.
 
     Parameters
     ----------
     by : str
         The name of the column with the groups.
     names : tuple of str
-        The names of the groups.
+        The groups.
     prior_rows : float
         The total weight of the scores of all calibration rows within each group, as a number of rows.
     levels : dict
@@ -319,7 +328,7 @@ class IntervalGroups:
     def read_labels(self, X: TableLike, groups: ArrayLike | None, argument: str = "groups") -> np.ndarray:
         """Return the group label of each row: from `groups` or, if this is None, from the column `by` of X.
 
-        If both are missing, raise an `InputError`, whose message names the missing `argument`.
+        If both are missing, raise an `InputError`. Its message asks the user to pass `argument`.
         """
         labels = get_column(X, self.by) if groups is None else groups
         if labels is None:
@@ -344,25 +353,25 @@ class IntervalGroups:
     def add(self, name: str, scores: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> None:
         """Fit the interval levels of each group for the mixture or one member, and store them.
 
-        `name` is "mixture" or the name of the member. `scores` are the results of `score_counts` for its distributions
-        of the calibration rows, and `codes` the results of `encode_labels` for these rows.
+        `name` is "mixture" or the name of the member. `scores` has the score of each calibration row by its predicted
+        distribution (`score_counts`), and `codes` has the group of each row (`encode_labels`).
         """
         masks = [codes == code for code in range(len(self.names))]
         self.levels[name] = [
             IntervalLevels.from_scores(scores[mask], None if weight is None else weight[mask]) for mask in masks
         ]
 
-    def at(self, coverage: float, member: str, whole: IntervalLevels, codes: np.ndarray) -> np.ndarray:
+    def at(self, coverage: float, member: str, overall_levels: IntervalLevels, codes: np.ndarray) -> np.ndarray:
         """Return the interval level of each row for a coverage.
 
-        `member` is "mixture" or the name of a member, `whole` its levels over all rows, and `codes` the result of
-        `encode_labels`. Rows with the code -1 have the level over all rows.
+        `member` is "mixture" or the name of a member. `codes` has the group of each row (`encode_labels`). Rows of
+        unknown groups (-1) get the level of `overall_levels`, the member's levels over all rows.
         """
         key = member, coverage
         if key not in self._cached_levels:
-            levels = [one.shrink_towards(whole, self.prior_rows).at(coverage) for one in self.levels[member]]
+            levels = [one.shrink_towards(overall_levels, self.prior_rows).at(coverage) for one in self.levels[member]]
             # The overall level comes last, where the code -1 finds it.
-            self._cached_levels[key] = np.array([*levels, whole.at(coverage)])
+            self._cached_levels[key] = np.array([*levels, overall_levels.at(coverage)])
         return self._cached_levels[key][codes]
 
 
@@ -379,10 +388,10 @@ def attach_group_labels(sample: CountRows, groups: str | ArrayLike | None) -> tu
 
 
 def make_interval_groups(groups: str, sample: CountRows, prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
-    """Find the groups of calibration rows; return `IntervalGroups` without levels, and the index of each row's group.
+    """Make an `IntervalGroups` without levels for the groups of the calibration rows.
 
     Groups are the rows' `interval_groups` or, if these are None, the values of the column `groups` of X. `prior_rows`
-    is as for `IntervalGroups`.
+    is as for `IntervalGroups`. Also return the index of each row's group.
     """
     values = get_column(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:

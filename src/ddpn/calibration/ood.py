@@ -1,4 +1,4 @@
-"""Flags of out-of-distribution rows by conformal p-values, which compare scores of new rows and of ordinary rows."""
+"""Flags of out-of-distribution rows by conformal p-values: new rows are scored and compared with ordinary rows."""
 
 from typing import NamedTuple, Self
 
@@ -12,7 +12,7 @@ _TIE_TOLERANCE = 1e-9
 
 
 class OODScores(NamedTuple):
-    """Sorted out-of-distribution scores of n calibration rows, with which the scores of new rows are compared.
+    """Out-of-distribution scores of n calibration rows. The scores of new rows are compared with them.
 
     The p-value of a new row is (1 + number of calibration rows that score at least as high) / (n + 1). If the row is
     exchangeable with the calibration rows, P(p-value <= alpha) <= alpha for every alpha.
@@ -35,8 +35,9 @@ class OODScores(NamedTuple):
 
     @classmethod
     def fit(cls, scores: np.ndarray, alpha: float) -> Self:
-        """Sort the scores of calibration rows, which must be new to the summary that scored them, or scored as if new.
+        """Sort the scores of calibration rows.
 
+        The scores must be computed by a summary of the training rows that does not include the calibration rows.
         `alpha` is kept even if it is too small to flag any row; `warning` then says so.
         """
         return cls(np.sort(scores), alpha)

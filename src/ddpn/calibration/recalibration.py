@@ -1,4 +1,4 @@
-"""Recalibration of predicted distributions: a monotone map of the predicted cdf, fitted to the PIT of held-out rows."""
+"""Recalibration of predicted distributions by a monotone map of the cdf, fitted to the PIT of held-out rows."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -31,11 +31,12 @@ KNOTS = np.concatenate([[0.0], ndtr(_SCORES), [1.0]])
 
 
 def _compute_basis() -> np.ndarray:
-    """Return four polynomials of the normal score, evaluated in the middle of each piece of the recalibration map.
+    """Return the four polynomials whose weighted sum is the logarithm of the slope of the recalibration map.
 
-    The map takes probabilities to recalibrated ones. It is linear between the knots `KNOTS`, and the logarithm of its
-    slope is a weighted sum of these polynomials: orthonormal Hermite polynomials of degrees 1 to 4. The first two shift
-    and widen a Normal exactly; the others change its skewness and the weight of its tails. Shape: (pieces, 4).
+    The map takes predicted probabilities to recalibrated ones. It is piecewise linear between fixed points (`KNOTS`).
+    The polynomials are orthonormal Hermite polynomials of degrees 1 to 4 of the normal score (the normal quantile of
+    the probability). Degrees 1 and 2 shift and widen a Normal exactly; degrees 3 and 4 change its skewness and the
+    weight of its tails. Return their values in the middle of each piece, shape (pieces, 4).
     """
     width = np.diff(KNOTS)
     z = ndtri(0.5 * (KNOTS[1:] + KNOTS[:-1]))
@@ -48,17 +49,17 @@ def _compute_basis() -> np.ndarray:
 _BASIS = _compute_basis()
 
 
-def divide_pit_intervals(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
-    """Divide the PIT interval of each row among the pieces between the knots of the recalibration map.
+def divide_pit_intervals(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Divide the PIT interval of each row among the linear pieces of the recalibration map.
 
-    The PIT interval of a count y reaches from F(y - 1), given by `before`, to F(y), given by `upto`. Return the share
-    of the interval that lies in each piece. Shape: (rows, pieces).
+    The PIT interval of a count y reaches from `lower` = F(y - 1) to `upper` = F(y), where F is the predicted cdf.
+    Return the share of the interval that lies in each piece. Shape: (rows, pieces).
     """
-    low = np.maximum(before[:, None], KNOTS[:-1])
-    parts = np.maximum(np.minimum(upto[:, None], KNOTS[1:]) - low, 0.0)
+    low = np.maximum(lower[:, None], KNOTS[:-1])
+    parts = np.maximum(np.minimum(upper[:, None], KNOTS[1:]) - low, 0.0)
     total = parts.sum(1, keepdims=True)
     # The probability of a count far in a tail may round to 0. Its PIT is then a point.
-    piece = np.searchsorted(KNOTS[1:-1], 0.5 * (before + upto), side="right")
+    piece = np.searchsorted(KNOTS[1:-1], 0.5 * (lower + upper), side="right")
     point = np.eye(len(KNOTS) - 1)[piece]
     return np.where(total > 1e-12, parts / np.maximum(total, 1e-12), point)
 
@@ -66,13 +67,13 @@ def divide_pit_intervals(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
 def fit_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR_ROWS) -> MonotoneMap:
     """Fit the recalibration map by penalised maximum likelihood, shrunk towards the identity.
 
-    The density of the PIT is constant on each piece of the map: the exponential of a polynomial of the normal score.
-    Its four coefficients maximise the likelihood of the PIT intervals, minus a penalty. (A discrete count determines
-    its PIT only up to an interval.) The penalty is as strong as the information in `prior_rows` rows of a continuous
-    distribution.
+    The map is piecewise linear. On each piece, the density of the PIT is constant: the exponential of a polynomial of
+    the normal score (the normal quantile of the probability). Its four coefficients maximise the penalised likelihood
+    of the PIT intervals; a discrete count determines its PIT only up to an interval. The penalty is as strong as the
+    information in `prior_rows` rows of a continuous distribution.
 
-    `shares` are the results of `divide_pit_intervals`, and `weight` has the weight of each row. Shape: (rows, pieces)
-    and (rows,).
+    `shares` has the share of each row's PIT interval in each piece (`divide_pit_intervals`), shape (rows, pieces).
+    `weight` has the weight of each row.
     """
     width = np.diff(KNOTS)
 
@@ -97,12 +98,13 @@ class Recalibration(NamedTuple):
     Parameters
     ----------
     value : array
-        The recalibrated probabilities at the fixed knots of the map.
+        The recalibrated probabilities at the fixed points (`KNOTS`) between which the map is linear.
     rows : int
         The number of calibration rows.
-    gain, error : float
-        The decrease of the mean CRPS and its standard error. Each row is scored with a map that was fitted to other
-        rows.
+    gain : float
+        The decrease of the mean CRPS. Each row is scored with a map that was fitted to other rows.
+    error : float
+        The standard error of the gain.
     is_used : bool
         True if predictions use the map: by default, if the gain exceeds two standard errors.
     """
@@ -125,9 +127,12 @@ class Recalibration(NamedTuple):
     ) -> tuple[Self, list[MonotoneMap]]:
         """Fit the map to held-out predictions of `member`, and measure by cross-fitting how much it lowers the CRPS.
 
-        The map is shrunk towards the identity with the weight of `prior_rows` rows. It is used if it clearly lowers the
-        CRPS, or in any case if `always` is True. If there are many rows, `seed` draws those that are scored. Return the
-        recalibration and, for each part of the rows, the map that was fitted to all other parts.
+        `member` is "mixture" or the name of one model in it. The map is shrunk towards the identity, as if `prior_rows`
+        additional rows were calibrated already. It is used if it clearly lowers the CRPS, or in any case if `always` is
+        True. If there are many rows, only some of them are scored, which `seed` draws.
+
+        Return the recalibration and a list of maps: for each part of the held-out rows, the map fitted to all other
+        parts.
         """
         rows, part = held_out.rows, held_out.part
         weight = rows.weight_or_ones * (rows.has_weight.sum() / rows.weight_or_ones.sum())
@@ -163,8 +168,8 @@ def _measure_gain(
 ) -> tuple[float, float]:
     """Return how much recalibration lowers the mean CRPS, and the standard error of this difference.
 
-    `blocks` have the distributions before recalibration, and `maps` has one map per part of the rows, which was fitted
-    to the other parts. If there are more than 5,000 rows, `seed` draws the rows that are scored, because scoring is
+    `blocks` have the distributions before recalibration. `maps` has one map for each part of the held-out rows, fitted
+    to the other parts. If there are more than 5,000 rows, only 5,000 that `seed` draws are scored, because scoring is
     slow.
     """
     scored, gains = np.zeros(len(y), dtype=bool), np.zeros(len(y))

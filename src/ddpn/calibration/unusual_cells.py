@@ -1,4 +1,4 @@
-"""Sentences about what is unusual in a row or a table, compared with a `FeatureProfile` of the training rows."""
+"""Sentences about unusual cells of a row or a table, compared with a `FeatureProfile` of the training rows."""
 
 from collections.abc import Container
 
@@ -68,7 +68,7 @@ def _describe_cell(profile: ColumnProfile, column: Column, cells: CellScores, ro
 class TableSummary:
     """Number of cells of a table in each state, such as missing or unseen, summed over blocks of rows.
 
-    `write_sentences` says what is unusual about these numbers, compared with the training rows.
+    `to_sentences` says which of these numbers are unusual, compared with the training rows.
     """
 
     def __init__(self, profile: FeatureProfile) -> None:
@@ -76,13 +76,14 @@ class TableSummary:
         self.states = np.zeros((len(profile.columns), len(STATES)), dtype=np.int64)
 
     def add(self, states: np.ndarray) -> None:
-        """Add the states of a block of rows, which are `FeatureProfile.measure(block).states`."""
+        """Add the states of the cells of a block of rows, as returned by `FeatureProfile.measure` in `states`."""
         self.states += states
 
-    def write_sentences(self) -> list[str]:
+    def to_sentences(self) -> list[str]:
         """Return one sentence per unusual property of a column, sorted by the number of rows with this property.
 
-        At most ten sentences are returned, and a note on how many are left out. All ignored columns share a sentence.
+        One more sentence names the columns that are ignored in out-of-distribution scores, if any. At most ten
+        sentences are returned. If there are more, a note on how many are left out follows.
         """
         findings = [finding for j in self.profile.scored for finding in self._list_findings(j)]
         ignored = self.profile.ignored
@@ -98,7 +99,7 @@ class TableSummary:
         return [*shown, f"Not shown: {plural(left, 'more finding')}."] if left else shown
 
     def _list_findings(self, position: int) -> list[tuple[int, str]]:
-        """List what is unusual about the column at `position`, as pairs of a number of rows and a sentence."""
+        """List what is unusual about the column at `position`, as pairs of a number of affected rows and a sentence."""
         column, name = self.profile.columns[position], self.profile.names[position]
         counts, findings = self.states[position].tolist(), list[tuple[int, str]]()
         rows = sum(counts)

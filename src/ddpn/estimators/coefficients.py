@@ -1,4 +1,4 @@
-"""Coefficients of a GLM as printable tables, and the summary that `CountGLM.summary` returns."""
+"""Coefficient table and summary of a GLM, for printing and as data frames."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,10 +23,16 @@ _FORMATS = {"z": ".2f", "p": ".3g", "parameter": "", "feature": ""}
 
 
 class CoefficientTable(NamedTuple):
-    """A table of coefficients with one row per coefficient, returned by `CountGLM.coefficient_table`.
+    """Table of the coefficients of a GLM, with one row per coefficient; returned by `CountGLM.coefficient_table`.
 
-    Columns are the estimate, its standard error, the z statistic, the two-sided p-value and a Wald interval from `low`
-    to `high`, whose confidence level is `coverage`. `library` is "pandas" or "polars", the library of `to_frame`.
+    The fields are the columns of the table:
+
+    - `parameter` and `feature`: the name of the coefficient, such as "log mean" and "age";
+    - `estimate` and `std_error`;
+    - `z` and `p`: the z statistic and its two-sided p-value;
+    - `low` and `high`: the ends of a Wald interval, whose confidence level is `coverage`.
+
+    `library` is the library of the data frame that `to_frame` returns: "pandas" or "polars".
     """
 
     parameter: tuple[str, ...]
@@ -50,28 +56,28 @@ class CoefficientTable(NamedTuple):
         coverage: float,
         library: str = "polars",
     ) -> Self:
-        """Make a table from estimates and standard errors, by computing z statistics, p-values and intervals.
+        """Make a table from estimates and standard errors.
 
-        Where a standard error is NaN, so are these. `parameter` and `feature` name the coefficients, such as "log mean"
-        and "age".
+        The z statistics, p-values and intervals are computed from them; they are NaN where the standard error is NaN.
+        `parameter` and `feature` name the coefficients, such as "log mean" and "age".
         """
         z = np.divide(estimate, std_error, out=np.full_like(estimate, np.nan), where=std_error > 0)
         reach = ndtri(0.5 + 0.5 * coverage) * std_error
         tests = (z, 2.0 * ndtr(-np.abs(z)), estimate - reach, estimate + reach)
         return cls(tuple(parameter), tuple(feature), estimate, std_error, *tests, coverage, library)
 
-    def rows(self, index: np.ndarray) -> Self:
-        """Return the rows for which the mask `index` is True, as a table."""
+    def rows(self, mask: np.ndarray) -> Self:
+        """Return a table of the coefficients for which `mask` is True."""
         parameter, feature = (
-            [name for name, is_kept in zip(names, index, strict=True) if is_kept]
+            [name for name, is_kept in zip(names, mask, strict=True) if is_kept]
             for names in (self.parameter, self.feature)
         )
-        numbers = self.estimate[index], self.std_error[index], self.coverage
+        numbers = self.estimate[mask], self.std_error[mask], self.coverage
         return self.from_estimates(parameter, feature, *numbers, self.library)
 
     @property
     def columns(self) -> Columns:
-        """The columns of the table by their printed names, for example for `pandas.DataFrame`."""
+        """The columns of the table, keyed by their printed names, for example for `pandas.DataFrame`."""
         share = f"{100 * self.coverage:g}%"
         names = ("parameter", "feature", "estimate", "std. error", "z", "p", f"{share} low", f"{share} high")
         numbers = (self.estimate, self.std_error, self.z, self.p, self.low, self.high)
@@ -80,7 +86,7 @@ class CoefficientTable(NamedTuple):
     def to_frame(self) -> "pd.DataFrame | pl.DataFrame":
         """Return the table as a data frame with one row per coefficient.
 
-        It is a pandas frame if X in `fit` was one, and a polars frame otherwise.
+        It is a pandas frame if X in `fit` was one, otherwise a polars frame.
         """
         return make_frame(self.columns, self.library)
 
@@ -105,21 +111,21 @@ def _format_cell(name: str, value: str | float) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GLMSummary:
-    """The summary of a fitted GLM that `CountGLM.summary` returns, to be printed.
+    """Summary of a fitted GLM for printing, returned by `CountGLM.summary`.
 
-    It has statistics of the fit, a table of the coefficients of the location with their ratios (e^coefficient), and a
-    table of all other coefficients.
+    It has statistics of the fit and two tables. The first has the coefficients of the location (usually the log mean)
+    with their ratios, e^coefficient. The second has the coefficients of all other parameters.
 
     Parameters
     ----------
     title : str
         The likelihood.
     facts : dict
-        Statistics of the fit by their printed names, such as "rows" and "AIC".
+        Statistics of the fit, keyed by their printed names, such as "rows" and "AIC".
     location : CoefficientTable
-        Coefficients of the location, such as the log mean.
+        The coefficients of the location.
     others : CoefficientTable
-        Coefficients of the other parameters, such as a log dispersion; may be empty.
+        The coefficients of the other parameters, such as a log dispersion; may be empty.
     ratio : str
         The name of e^coefficient, such as "rate ratio"; empty if it has no interpretation.
     notes : tuple of str
@@ -135,9 +141,9 @@ class GLMSummary:
 
     @property
     def columns(self) -> Columns:
-        """The table of the location: its coefficients and their ratios with intervals, as columns by printed names.
+        """The table of the location (usually the log mean), as columns keyed by their printed names.
 
-        The ratio of an intercept is NaN.
+        It has the coefficients and their ratios e^coefficient, both with intervals. The ratio of the intercept is NaN.
         """
         table = self.location.columns
         del table["parameter"]
@@ -150,16 +156,16 @@ class GLMSummary:
             table |= dict(zip(names, ratios, strict=True))
         return table
 
-    def _headings(self) -> tuple[str, str]:
+    def _make_headings(self) -> tuple[str, str]:
         """Return the headings of the two tables of coefficients."""
         others = " and ".join(dict.fromkeys(self.others.parameter))
         label = self.location.parameter[0]
         return f"Coefficients of {'the ' if 'mean' in label else ''}{label}", f"Coefficients of {others}"
 
-    def _fact_rows(self) -> list[tuple[str, str, str, str]]:
-        """Format the statistics of the fit for printing side by side.
+    def _arrange_facts(self) -> list[tuple[str, str, str, str]]:
+        """Format the statistics of the fit for printing in two columns side by side.
 
-        Each row has a name and a value from the first half of the statistics, and a name and a value from the second
+        Each row has four texts: the name and the value of a statistic from the first half, and of one from the second
         half.
         """
         facts = [(name, _format_fact(value)) for name, value in self.facts.items()]
@@ -168,12 +174,12 @@ class GLMSummary:
         return [(*a, *b) for a, b in zip(facts[:half], right, strict=True)]
 
     def __str__(self) -> str:
-        rows = self._fact_rows()
+        rows = self._arrange_facts()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             f"{a:<{widths[0]}}  {b:>{widths[1]}}    {c:<{widths[2]}}  {d:>{widths[3]}}".rstrip() for a, b, c, d in rows
         ]
-        heading, other = self._headings()
+        heading, other = self._make_headings()
         parts = [f"CountGLM: {self.title}", *lines, "", heading]
         parts.append(str(TextTable(list(self.columns), _format_rows(self.columns))))
         if self.others.parameter:
@@ -183,10 +189,10 @@ class GLMSummary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        heading, other = self._headings()
+        heading, other = self._make_headings()
         parts = [
             f"<p><strong>CountGLM: {escape(self.title)}</strong></p>",
-            TextTable(("", "", "", ""), self._fact_rows()).to_html(),
+            TextTable(("", "", "", ""), self._arrange_facts()).to_html(),
         ]
         parts += [f"<p>{escape(heading)}</p>", TextTable(list(self.columns), _format_rows(self.columns)).to_html()]
         if self.others.parameter:

@@ -1,4 +1,4 @@
-"""Warnings of `fit` about problems of the table: the checks of `ddpn fit`, with remedies for users of Python."""
+"""Checks of the training table in `fit`, with warnings that suggest remedies in Python."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, cloc
     Parameters
     ----------
     sample : CountRows
-        The training rows. If they have groups, no other groups are searched.
+        The training rows. If the user gave their groups, they are not checked for other groups.
     dates : DateColumns
         The date columns of the table.
     is_split : bool
         True if the user passed validation rows, so that no rows are held out at random.
     clock : Clock
-        The time limit of the fit, of which checks take a small part.
+        The time limit of the fit. The checks take only a small part of it.
     """
     used = sample.rows(sample.has_weight)
     names = _ColumnNames(tuple(used.X.names), used.X.is_named)

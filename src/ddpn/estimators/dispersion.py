@@ -10,7 +10,7 @@ from ddpn.members.linear import LinearFit
 from ddpn.runtime.validation import join_words
 
 #: A coefficient with a larger standard error (on a log scale, for a column of standard deviation 1) is undetermined.
-_RUNAWAY = 30.0
+_MAX_STANDARD_ERROR = 30.0
 #: Over-dispersion is reported if the score test exceeds this many standard deviations, and the variance of the counts
 #: this multiple of the model's variance: standard errors are then at least 10% too small. At most 1 in 1,000 true
 #: Poisson tables was reported (4,000 tables each of 20 to 300 rows, means of 0.1 to 20).
@@ -36,14 +36,17 @@ _LIMITS = {
 class GoodnessOfFit(NamedTuple):
     """Goodness-of-fit statistics of a GLM.
 
+    All but the last are None if the coefficients are not those of the log mean, or if counts are bounded or censored.
+
     Parameters
     ----------
-    deviance, pearson_chi2 : float or None
-        The deviance and Pearson's chi-squared. None if coefficients are not those of the log mean, or if counts are
-        bounded or censored.
+    deviance : float or None
+        The deviance.
+    pearson_chi2 : float or None
+        Pearson's chi-squared statistic.
     overdispersion_z : float or None
-        The score test of over-dispersion against a Poisson, in standard deviations. Also None if there are too few
-        counts for the test.
+        The statistic of the score test of over-dispersion against a Poisson, in standard deviations. Also None if there
+        are too few counts for the test.
     total_weight : float
         The sum of the rows' weights.
     """
@@ -56,10 +59,11 @@ class GoodnessOfFit(NamedTuple):
     @classmethod
     @torch.no_grad()
     def from_fit(cls, fit: LinearFit, loglik: float) -> Self:
-        """Compute the statistics of a GLM on its training rows. `loglik` is their log-likelihood.
+        """Compute the statistics of a GLM on its training rows. `loglik` is the log-likelihood of these rows.
 
-        The deviance compares the GLM with a model of the same dispersions that predicts each count as its own mean. The
-        score test of Dean and Lawless (1989) is standard normal if counts are Poisson.
+        The deviance compares the GLM with a saturated model, which has the same dispersion in each row but predicts
+        each count as its mean. The statistic of the score test (Dean and Lawless, 1989) is standard normal if counts
+        are Poisson.
         """
         objective = fit.objective
         head, sample, weight = objective.head, objective.sample, objective.weight.numpy()
@@ -79,10 +83,10 @@ class GoodnessOfFit(NamedTuple):
         return cls(deviance, float(weight @ (squares / variance)), z if has_test else None, total)
 
 
-def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[str]:
-    """Return a warning if the counts of a Poisson GLM are clearly over-dispersed, in a list of one sentence or none.
+def check_overdispersion(quality: GoodnessOfFit, n_coefficients: int) -> list[str]:
+    """Return a list with one warning if the counts of a Poisson GLM are clearly over-dispersed, else an empty list.
 
-    Standard errors of the GLM are then too small. `quality` has the statistics of the fit.
+    The standard errors of the GLM are then too small. `quality` has the statistics of the fit.
     """
     chi2, z, freedom = quality.pearson_chi2, quality.overdispersion_z, quality.total_weight - n_coefficients
     if chi2 is None or z is None or freedom <= 0.0:
@@ -97,22 +101,27 @@ def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[
     ]
 
 
-def coefficient_warnings(
-    fit: LinearFit, labels: tuple[str, ...], columns: list[str], deviations: list[np.ndarray], quality: GoodnessOfFit
+def check_coefficients(
+    fit: LinearFit,
+    labels: tuple[str, ...],
+    columns: list[str],
+    standard_errors: list[np.ndarray],
+    quality: GoodnessOfFit,
 ) -> list[str]:
-    """Return warnings about columns without a coefficient, and about coefficients that the rows hardly determine.
+    """Return warnings about columns without a coefficient, and about coefficients with very large standard errors.
 
     Parameters
     ----------
     fit : LinearFit
         The fitted model.
     labels : tuple of str
-        The names of the head's raw outputs, such as "log mu". Each is either linear in the columns or constant.
+        The names of the parameters on the scale of the coefficients, such as "log mu" and "log gamma". Each is either
+        linear in the columns or constant.
     columns : list of str
         The names of the columns.
-    deviations : list of array
-        For each raw output, the standard error of its intercept. If the output is linear, the standard errors of the
-        columns that have a coefficient follow.
+    standard_errors : list of array
+        For each parameter, the standard error of its intercept. If the parameter is linear in the columns, the standard
+        errors of its other coefficients follow.
     quality : GoodnessOfFit
         The goodness of fit.
     """
@@ -128,11 +137,13 @@ def coefficient_warnings(
         sentences.append(" ".join([fate, *lost, remedy]))
     # Only outputs on a log scale are comparable: the mean of a Gaussian has the units of the counts.
     features = np.r_[[INTERCEPT], names[kept]]
-    wide = {p: spread > _RUNAWAY for p, spread in enumerate(deviations) if labels[p].startswith("log")}
-    runaways = {p: features[: len(mask)][mask] for p, mask in wide.items() if mask.any()}
-    if runaways and not _is_harmless_limit(fit, labels, list(runaways), quality):
-        shown = "; ".join(f"{labels[p]}: {join_words([repr(name) for name in some])}" for p, some in runaways.items())
-        reason = _explain_limit(fit, labels, list(runaways))
+    wide = {p: spread > _MAX_STANDARD_ERROR for p, spread in enumerate(standard_errors) if labels[p].startswith("log")}
+    undetermined = {p: features[: len(mask)][mask] for p, mask in wide.items() if mask.any()}
+    if undetermined and not _is_harmless_limit(fit, labels, list(undetermined), quality):
+        shown = "; ".join(
+            f"{labels[p]}: {join_words([repr(name) for name in some])}" for p, some in undetermined.items()
+        )
+        reason = _explain_limit(fit, labels, list(undetermined))
         sentences.append(f"The rows hardly determine some coefficients ({shown}), {reason or _GENERAL_REASON}")
     return sentences
 
@@ -143,32 +154,35 @@ _GENERAL_REASON = (
 )
 
 
-def _find_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int]) -> tuple[str, str]:
-    """Return the name of a constant dispersion, and the end of its range at which it is, "low" or "high".
+def _find_limit(fit: LinearFit, labels: tuple[str, ...], undetermined: list[int]) -> tuple[str, str]:
+    """Return the name of the dispersion that lies at an end of its range, and this end, "low" or "high".
 
-    `runaways` are the raw outputs with an undetermined coefficient. Unless a constant dispersion is the only one,
-    return empty strings.
+    `undetermined` are the indices of the parameters with a very large standard error. If they are anything but a single
+    constant dispersion, return two empty strings.
     """
-    p = runaways[0]
-    if len(runaways) > 1 or p not in fit.objective.head.dispersion_outputs or fit.objective.linear[p]:
+    p = undetermined[0]
+    if len(undetermined) > 1 or p not in fit.objective.head.dispersion_outputs or fit.objective.linear[p]:
         return "", ""
     return labels[p], "low" if fit.linear.base[p] < 0.0 else "high"
 
 
-def _explain_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int]) -> str:
-    """Explain why a constant dispersion is undetermined. Return "" if there is no explanation.
+def _explain_limit(fit: LinearFit, labels: tuple[str, ...], undetermined: list[int]) -> str:
+    """Return a clause that explains the very large standard error of a constant dispersion; "" if there is none.
 
-    For `runaways`, see `_find_limit`.
+    `undetermined` are the indices of the parameters with a very large standard error.
     """
-    reason = _LIMITS.get(_find_limit(fit, labels, runaways))
+    reason = _LIMITS.get(_find_limit(fit, labels, undetermined))
     return f"because it is at the end of its range. {reason}" if reason else ""
 
 
-def _is_harmless_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int], quality: GoodnessOfFit) -> bool:
-    """Return True if only gamma is undetermined, at the low end of its range, although the model fits the counts.
+def _is_harmless_limit(
+    fit: LinearFit, labels: tuple[str, ...], undetermined: list[int], quality: GoodnessOfFit
+) -> bool:
+    """Return True if it is harmless that some coefficients are hardly determined.
 
-    It fits if the counts hardly vary more than the model predicts. For `runaways`, see `_find_limit`.
+    This is the case if the only one is a constant gamma at the low end of its range, and if the counts hardly vary more
+    than the model predicts. `undetermined` are the indices of the parameters with a very large standard error.
     """
-    if quality.pearson_chi2 is None or _find_limit(fit, labels, runaways) != ("log gamma", "low"):
+    if quality.pearson_chi2 is None or _find_limit(fit, labels, undetermined) != ("log gamma", "low"):
         return False
     return quality.pearson_chi2 < _MIN_EXCESS_AT_LIMIT * quality.total_weight

@@ -85,8 +85,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def _make_range(self, head: Head, rows: CountRows) -> CountRange:
         """Return the range of possible counts, from the arguments of the estimator and the bounds of the training rows.
 
-        Raise a `ConfigError` if the likelihood does not support bounds. For likelihoods of "k of n", the upper bound is
-        n.
+        If the likelihood is of k out of n, the upper bound is n. Raise a `ConfigError` if the likelihood does not
+        support bounds.
         """
         is_total = head.exposure_is_total and (rows.upper is not None or self.upper is not None)
         counts = CountRange(self.lower, self.upper, self.censored_above, rows.upper is not None, is_total)
@@ -113,7 +113,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.predictor_
 
-    def _map_blocks(
+    def _predict_blocks(
         self,
         function: Callable[[Prediction], np.ndarray],
         X: TableLike,
@@ -123,7 +123,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     ) -> np.ndarray:
         """Predict blocks of rows, apply `function` to the prediction of each block, and concatenate the results.
 
-        Blocks limit the use of memory.
+        Working in blocks limits the use of memory.
         """
         parts, n_done = [], 0
         with torch.no_grad():
@@ -136,10 +136,10 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return np.concatenate(parts)
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Convert a table to a `ColumnTable`, the class of inputs that members take.
+        """Convert a table to a `ColumnTable`, which the fitted models take as input.
 
-        Dates become numbers as in `fit`. A model of `ddpn fit` needs a data frame with the columns of the file that it
-        was fitted to. A `ColumnTable` is returned unchanged.
+        Dates become numbers as in `fit`. A model that `ddpn fit` has fitted to a file needs a data frame with the
+        columns of this file. A `ColumnTable` is returned unchanged.
         """
         check_is_fitted(self)
         if isinstance(X, ColumnTable):
@@ -173,13 +173,13 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper : array-like, optional
             The largest possible count of each row; required if `fit` was given one per row.
         groups : array-like, optional
-            As for `predict_interval`. Without labels, intervals are those calibrated on all rows together.
+            As for `predict_interval`. Without labels, intervals are calibrated on all rows together.
 
         Returns
         -------
         Prediction
-            With `mean`, `std`, `interval`, `quantile`, `pmf`, `prob_above`, `sample`, `plot`, `to_frame` and more, as
-            numpy arrays. `distribution` is the torch distribution.
+            An object with `mean`, `std`, `interval`, `quantile`, `pmf`, `prob_above`, `sample`, `plot`, `to_frame` and
+            more, as numpy arrays. `distribution` is the torch distribution.
         """
         calibrated_groups = self._fitted.calibration.groups
         names = X.names if isinstance(X, ColumnTable) else getattr(X, "columns", ())
@@ -206,7 +206,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         array of float, shape (rows,)
         """
         check_choice("statistic", statistic, ("mean", "median", "mode"))
-        return self._map_blocks(lambda prediction: getattr(prediction, statistic), X, exposure, upper)
+        return self._predict_blocks(lambda prediction: getattr(prediction, statistic), X, exposure, upper)
 
     def predict_interval(
         self,
@@ -220,9 +220,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     ) -> Any:
         """Predict an interval of counts per row, both ends included.
 
-        The predicted probability of every interval is at least `coverage`. After `fit_intervals`, it is larger if
-        intervals would otherwise leave out too many counts because distributions are too narrow. `CountRegressor` and
-        `ddpn fit` calibrate intervals in fit.
+        The predicted probability of every interval is at least `coverage`. After `fit_intervals`, the intervals are
+        wider if the predicted distributions are too narrow, so that they contain the requested share of counts.
+        `CountRegressor` and `ddpn fit` do this calibration as part of the fit.
 
         Parameters
         ----------
@@ -235,21 +235,21 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             of at most (1 - coverage) / 2 on either side. Default: "narrowest", but "central" for models of censored
             counts.
         groups : array-like, optional
-            The label of each row's group, if `fit_intervals` was called with labels. Rows of other groups
-            get the intervals calibrated on all rows together, with a warning.
+            The label of each row's group, if `fit_intervals` was called with labels. Rows of unknown groups get
+            intervals that are calibrated on all rows together, with a warning.
         return_probability : bool
-            Whether to return the probability of each interval as well.
+            If True, also return the probability of each interval.
 
         Returns
         -------
         array of int, shape (rows, 2)
             The lowest and the highest count of each interval.
         array of float, shape (rows,)
-            With `return_probability`, the predicted probability of each interval. It exceeds `coverage`, as intervals
-            end at integers.
+            The predicted probability of each interval, only if `return_probability` is True. It usually exceeds
+            `coverage`, because intervals end at integers.
         """
         labels = self._group_labels(X, groups)
-        ends = self._map_blocks(
+        ends = self._predict_blocks(
             lambda prediction: np.stack(prediction.interval_with_probability(coverage, kind), axis=1),
             X, exposure, upper, labels,
         )  # fmt: skip
@@ -257,10 +257,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return (intervals, ends[:, 2]) if return_probability else intervals
 
     def _group_labels(self, X: TableLike, groups: ArrayLike | None) -> np.ndarray | None:
-        """Return the label of each row's group, if intervals are calibrated within groups; else None.
+        """Return the label of each row's group, or None if intervals are not calibrated by group.
 
-        `groups` has the labels, unless they are a column of X. Warn about groups that the calibration rows did not
-        have.
+        The labels are `groups` or, if this is None, a column of X. Groups without calibration rows cause a warning.
         """
         interval_groups = self._fitted.calibration.groups
         if interval_groups is None:
@@ -289,7 +288,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         -------
         array of float, shape (rows, levels)
         """
-        return self._map_blocks(lambda rows: rows.quantile(q).reshape(len(rows), -1), X, exposure, upper)
+        return self._predict_blocks(lambda rows: rows.quantile(q).reshape(len(rows), -1), X, exposure, upper)
 
     # Scores ------------------------------------------------------------------------------------------------------
 
@@ -335,7 +334,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         exposure, upper : array-like, optional
             As for `predict_distribution`.
         censored : array-like of bool, optional
-            Rows whose count stands for that many or more. Predicted means are then means of recorded counts.
+            True for rows whose count y means "y or more". If some rows are censored, the predicted means are those of
+            the recorded counts.
         """
         sample = self._make_sample(X, y, sample_weight, exposure, upper, censored)
         with torch.no_grad():
@@ -357,8 +357,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X, y, sample_weight, exposure, upper, censored
-            As for `score`. Censored counts are scored by the distribution of recorded counts, see
-            `ddpn.distributions.Censored`.
+            As for `score`. A censored count is scored by the predicted distribution of the recorded counts, in which
+            all larger counts are recorded as the limit (`ddpn.distributions.Censored`).
         """
         return self._mean_score(crps, self._make_sample(X, y, sample_weight, exposure, upper, censored))
 
@@ -376,7 +376,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X, y, sample_weight, exposure, upper, censored
-            As for `score`. The likelihood of a censored count y is P(Z >= y).
+            As for `score`. The likelihood of a censored count y is the probability of a count of y or more.
         """
         return self._mean_score(nll, self._make_sample(X, y, sample_weight, exposure, upper, censored))
 
@@ -402,7 +402,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper: ArrayLike | None = None,
         censored: ArrayLike | None = None,
     ) -> Self:
-        """Calibrate intervals with held-out rows.
+        """Calibrate prediction intervals on held-out rows.
 
         If predicted distributions are right, intervals do not change. If they are too narrow, intervals are widened
         until they contain the requested share of counts.
@@ -415,12 +415,12 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             How many times each row counts, or the density ratio of new rows to calibration rows. With density ratios,
             intervals have the requested coverage on new rows.
         prior_rows : float
-            Shrinks the calibrated probability of intervals towards the requested coverage, as if the predicted
-            distributions had been right for this many additional rows. Useful with few calibration rows. The coverage
-            guarantee is exact for 0.
+            Shrinks the calibration towards no change, as if the predicted distributions had been right for this many
+            additional rows. This is useful with few calibration rows. The guarantee of the coverage is exact only for
+            0.
         groups : str or array-like, optional
-            Groups within which intervals must also have the requested coverage: the name of a column of X, or a label
-            per row.
+            Groups of rows, within each of which intervals should have the requested coverage: the name of a column of
+            X, or a label per row.
         group_rows : float
             Shrinks the calibration of each group towards that of all rows, which counts as this many additional rows.
 
@@ -463,11 +463,11 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper: ArrayLike | None = None,
         censored: ArrayLike | None = None,
     ) -> Self:
-        """Recalibrate the whole predicted distribution with held-out rows.
+        """Recalibrate the whole predicted distribution on held-out rows.
 
         A monotone map G is learnt from the probability integral transform (PIT) of these rows, and every predicted cdf
         F is replaced by G(F). All predictions and scores change accordingly. Call `fit_recalibration` before
-        `fit_intervals`, as it discards an earlier calibration of intervals.
+        `fit_intervals`, because it discards an earlier calibration of intervals.
 
         Parameters
         ----------
@@ -476,8 +476,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         prior_rows : float
             The map is shrunk towards the identity, as if this many additional rows were calibrated already.
         always : bool
-            Use the map in any case. By default, the map is used only if it improves the CRPS by more than two standard
-            errors, where each row is scored with a map fitted to other rows.
+            If True, use the map in any case. If False, use it only if it improves the CRPS by more than two standard
+            errors; each row is scored with a map that was fitted to other rows.
 
         Returns
         -------
@@ -510,10 +510,11 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return self
 
     def fit_ood(self, X: TableLike, alpha: float = 0.05) -> Self:
-        """Calibrate the flags of out-of-distribution rows, with ordinary rows that `fit` has not used.
+        """Calibrate the flags of out-of-distribution rows on ordinary rows that `fit` has not used.
 
-        A row is scored by comparing its inputs with a summary of the training rows: missing values, unseen levels,
-        numbers outside the training range, and unusual combinations of values.
+        Each row gets a score of how unusual its inputs are, compared with a summary of the training rows. Missing
+        values, unseen levels, numbers outside the training range and unusual combinations of values raise the score.
+        New rows are flagged if their score is higher than that of most calibration rows.
 
         Parameters
         ----------
@@ -553,8 +554,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Returns
         -------
         array of float, shape (rows,)
-            If rows are exchangeable with the n calibration rows, at most a share alpha of the p-values is at most
-            alpha, on average over calibration sets, for any model and n. The smallest p-value is 1 / (n + 1).
+            If a row is exchangeable with the n calibration rows, P(p-value <= alpha) <= alpha for every alpha, model
+            and n. The smallest possible p-value is 1 / (n + 1).
         """
         with single_thread():
             return self._fitted.calibration.ood_pvalue(self.parse(X))
@@ -615,7 +616,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     @property
     def day_columns_(self) -> frozenset[str]:
-        """The columns that `fit` made from dates and that count days since 1970."""
+        """The names of the columns of days since 1970, which `fit` has made from dates."""
         return frozenset((self._dates if self._roles is None else self._roles.dates).days)
 
     # Comparison ----------------------------------------------------------------------------------------------------
@@ -631,20 +632,21 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         groups: ArrayLike | None = None,
         max_rows: int | None = MAX_ROWS,
     ) -> Leaderboard:
-        """Score the model and each of its members on a test set, or out-of-fold on the training rows.
+        """Score the model and each of its members on a test set, or out of fold on the training rows.
 
         Parameters
         ----------
         X, y, sample_weight, exposure, upper, censored
-            The test set, as for `score`: rows that `fit` has not seen. Without X and y, a `CountRegressor` that was
-            cross-fitted in this process is scored out-of-fold: each training row is predicted by copies of the members
-            that were fitted without the row's fold, with weights and calibration from the other folds.
+            The test set, as for `score`: rows that `fit` has not seen. Without X and y, the training rows are scored
+            out of fold. This requires a `CountRegressor` that was cross-fitted in this process. Each row is then
+            predicted by copies of the members that were fitted without the row's fold, with weights and calibration
+            from the other folds.
         groups : array-like, optional
-            The group of each row, such as a person. The standard errors behind the verdict then allow for correlated
-            rows within a group.
+            The group of each row, such as a person. The standard errors from which the verdict is derived then allow
+            for correlated rows within a group.
         max_rows : int or None
-            The most rows to score. From a larger test set, rows are drawn at random with a fixed seed. None scores all
-            rows.
+            The largest number of rows to score. From a larger test set, rows are drawn at random with a fixed seed.
+            None scores all rows.
 
         Returns
         -------
@@ -722,7 +724,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         interval_groups : array-like, optional
             The label of each row, if intervals were calibrated by labels that are not a column of X.
         overwrite : bool
-            Whether to replace an existing file.
+            If True, replace an existing file.
         **options
             `max_rows`, `baselines`, `task` and others, see `ddpn.analysis.report.write_report`.
 
@@ -746,7 +748,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     # Saving ------------------------------------------------------------------------------------------------------
 
     def _extra_state(self) -> tuple[dict[str, bytes], JsonObject]:
-        """Return what is saved in addition to the predictor: files by name, and values for the manifest (JSON)."""
+        """Return what subclasses save in addition to the predictor: files by name, and values for the JSON manifest."""
         return {}, {}
 
     def _restore_extra(self, files: dict[str, bytes], extra: JsonObject) -> None:
@@ -777,7 +779,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         path : path
             The folder to make.
         overwrite : bool
-            Whether to replace an existing model.
+            If True, replace an existing model.
         """
         write_model(Path(path), *self.collect_state(), overwrite)
 
@@ -794,7 +796,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         path : path
             The folder of the model.
         mixed_only : bool
-            Leave out members that are not part of the mixture and serve only for comparison.
+            If True, leave out members of weight 0, which serve only for comparison.
         """
         folder, roles = Path(path), None
         manifest = read_manifest(folder)
@@ -805,18 +807,19 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     @classmethod
     def from_manifest(cls, path: Path, manifest: JsonObject, mixed_only: bool, roles: Roles | None) -> Self:
-        """Load a model from its folder and its manifest, which has been read already.
+        """Load a model from its folder, whose manifest has already been read.
 
         Parameters
         ----------
         path : path
             The folder of the model.
         manifest : dict
-            Its manifest.
+            The manifest.
         mixed_only : bool
-            Leave out members that serve only for comparison.
+            If True, leave out members of weight 0, which serve only for comparison.
         roles : Roles or None
-            How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
+            The roles of the columns of the file to which `ddpn fit` fitted the model, such as target and features. None
+            for models that were fitted in Python.
         """
         saved = manifest.get("estimator", {"class": "Predictor"})
         if saved["class"] != cls.__name__:
@@ -880,9 +883,10 @@ def _to_json_value(value: object) -> object:
 
 
 def make_named_head(likelihood: str | Sequence[str], options: Mapping[str, object] | None) -> Head:
-    """Make the head of a likelihood, given its name or several names for a mixture, and its options.
+    """Make the head of a likelihood (the object that turns raw outputs into distributions).
 
-    Raise a `ConfigError` if they are invalid.
+    `likelihood` is a name or, for a mixture, several names. `options` are the options of the likelihood. Raise a
+    `ConfigError` if either is invalid.
     """
     check_likelihood(likelihood)
     if options is not None and not isinstance(options, Mapping):

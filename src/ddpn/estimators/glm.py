@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ddpn.estimators.coefficients import INTERCEPT, CoefficientTable, GLMSummary
-from ddpn.estimators.dispersion import GoodnessOfFit, coefficient_warnings, overdispersion_warning
+from ddpn.estimators.dispersion import GoodnessOfFit, check_coefficients, check_overdispersion
 from ddpn.estimators.estimator import CountEstimator
 from ddpn.members.design import Design, check_complete
 from ddpn.members.glm import GLM
@@ -57,8 +57,9 @@ class CountGLM(CountEstimator):
         of the base; see the note in the summary.
     dispersion : {"auto", "constant", "linear"}
         Which parameters besides the location depend on the columns. With "auto", a dispersion (gamma, alpha, nu, the
-        variance) is one number for all rows, and logit pi of zero-inflated and hurdle models is linear in the columns.
-        With "constant", none depends on the columns; with "linear", all do.
+        variance) is one number for all rows. In zero-inflated and hurdle models, logit pi is linear in the columns,
+        where pi is the probability of a zero that is not drawn from the base. With "constant", none depends on the
+        columns; with "linear", all do.
     location : {"mean", "mu"}
         The parameter of a Double Poisson whose logarithm is linear in the columns: its mean, or its location mu, which
         differs from the mean. "mu" is the GLM of the DDPN paper. It is fitted faster and can be exported, but has no
@@ -67,12 +68,13 @@ class CountGLM(CountEstimator):
         The covariance of the coefficients. "model" is the inverse of the observed information, right if the counts have
         this likelihood. "robust" is the sandwich estimator (statsmodels' `cov_type="HC0"`), right for large samples if
         the log mean is linear, whatever the distribution. "HC3" adds a correction for the leverage of each row, and is
-        more accurate with a few hundred rows. "auto" is "HC3" for Double Poissons by their mean, whose variance is a
-        working assumption, else "model". With `groups` in `fit` it is always clustered.
+        more accurate with a few hundred rows. "auto" is "HC3" for Double Poissons with `location="mean"`, because their
+        variance is a working assumption, and "model" for all others. If `groups` are passed to `fit`, the covariance is
+        always clustered.
     alpha : float
-        Strength of the ridge penalty. The mean loss plus alpha / 2 times the sum of squared coefficients is minimised,
-        with coefficients of standardised columns and without intercepts. With a penalty, coefficients are finite even
-        if columns separate the counts.
+        Strength of the ridge penalty. The mean loss plus alpha / 2 times the sum of squared coefficients is minimised.
+        The penalised coefficients are those of standardised columns, without intercepts. With a penalty, coefficients
+        are finite even if columns separate the counts.
     tol : float
         The search ends when the norm of the gradient of the mean loss, for standardised columns, is at most this.
     max_iter : int
@@ -91,19 +93,24 @@ class CountGLM(CountEstimator):
     coef_, intercept_ : arrays
         Coefficients (parameters, columns) and intercepts.
     covariance_, standard_errors_ : arrays
-        In the order of `coefficient_table()`. If a column is constant or a linear combination of earlier columns, its
-        coefficient is 0, and these are NaN.
+        Covariance and standard errors of the coefficients, in the order of `coefficient_table()`. If a column is
+        constant or a linear combination of earlier columns, its coefficient is 0, and its entries here are NaN.
     covariance_type_ : {"model", "robust", "HC3", "clustered"}
         The type of `covariance_`.
     loglik_, aic_, bic_ : float
         Log-likelihood of the training rows, Akaike's and the Bayesian information criterion.
-    deviance_, pearson_chi2_ : float
+    deviance_ : float or None
         Twice the difference between the log-likelihoods of a saturated model (mean y in every row, the fitted
-        dispersion) and of this model; and the sum of squared residuals divided by variances. None if coefficients are
-        not those of the log mean, or if counts are bounded or censored.
-    n_rows_, n_dropped_, n_groups_ : int
-        The numbers of rows used (of weight above 0), of rows dropped for missing values, and of groups (None without
-        groups).
+        dispersion) and of this model. None if coefficients are not those of the log mean, or if counts are bounded or
+        censored.
+    pearson_chi2_ : float or None
+        The sum of squared residuals divided by variances. None in the same cases as `deviance_`.
+    n_rows_ : int
+        The number of rows used, which have a weight above 0.
+    n_dropped_ : int
+        The number of rows dropped for missing values.
+    n_groups_ : int or None
+        The number of groups; None if `fit` got no groups.
     converged_, n_iter_, gradient_norm_
         Whether the search converged, its number of steps, and the norm of the gradient at its end.
 
@@ -156,14 +163,15 @@ class CountGLM(CountEstimator):
         sample_weight : array-like, optional
             How many times each row counts.
         exposure : array-like, optional
-            The known scale of each row, which multiplies its location. Predictions need exposures as well.
+            The known scale of each row, such as days observed. It multiplies the predicted location. Predictions need
+            exposures as well.
         upper : array-like, optional
             The largest possible count of each row. Predictions need upper bounds as well.
         censored : array-like of bool, optional
-            Rows whose count stands for that many or more.
+            True for rows whose count y means "y or more".
         groups : array-like, optional
-            The group of each row, such as a person. Standard errors are then clustered, as rows of a group may depend
-            on each other. There should be about 40 groups or more.
+            The group of each row, such as a person. Standard errors are then clustered, because rows of a group may
+            depend on each other. There should be about 40 groups or more.
 
         Returns
         -------
@@ -201,7 +209,7 @@ class CountGLM(CountEstimator):
         predictor.summarise_scales(rows)
         best, weight = fit.optimum, merged.weight_or_ones
         covariance_type = self._covariance_type(head, codes)
-        covariance, deviations = fit.covariances(kind=covariance_type, groups=codes)
+        covariance, standard_errors = fit.covariances(kind=covariance_type, groups=codes)
         loglik = -float(weight @ fit.objective.losses(best.theta))
         quality = GoodnessOfFit.from_fit(fit, loglik)
         self._store_fit(Schema.from_table(table), predictor, sample.rows(used) if n_dropped else sample)
@@ -223,9 +231,9 @@ class CountGLM(CountEstimator):
                 f"{self.n_iter_} steps. Raise max_iter or alpha, or choose a simpler likelihood.",
                 ConvergenceWarning,
             )
-        sentences = coefficient_warnings(fit, _label_parameters(head), design.names, deviations, quality)
+        sentences = check_coefficients(fit, _label_parameters(head), design.names, standard_errors, quality)
         if head.name == "poisson" and covariance_type == "model":
-            sentences += overdispersion_warning(quality, len(best.theta))
+            sentences += check_overdispersion(quality, len(best.theta))
         for sentence in sentences:
             warn_user(sentence)
         return self
@@ -245,10 +253,10 @@ class CountGLM(CountEstimator):
         return make_head(self.likelihood, **({"location": self.location} if has_location else {}))
 
     def _list_linear_outputs(self, head: Head) -> tuple[bool, ...]:
-        """Return, for each raw output of the head, True if it is linear in the columns and False if it is constant.
+        """Return, for each parameter of the likelihood, whether it is linear in the columns (True) or constant (False).
 
-        Raw outputs are the parameters of the likelihood on the scale of the coefficients, such as log mu and log gamma.
-        The first one, the location, is always linear.
+        Parameters are on the scale of the coefficients, such as log mu and log gamma. The first one, the location, is
+        always linear.
         """
         if self.dispersion == "auto":
             return tuple(p not in head.dispersion_outputs for p in range(head.n_raw))
@@ -271,7 +279,7 @@ class CountGLM(CountEstimator):
 
     @property
     def head_(self) -> Head:
-        """The head of the likelihood, which turns linear predictors into distributions."""
+        """The head of the likelihood. It turns linear predictors into distributions."""
         return self._glm.head
 
     def coefficient_table(self, coverage: float = 0.95) -> CoefficientTable:
@@ -368,15 +376,15 @@ class CountGLM(CountEstimator):
 
 
 def _label_parameters(head: Head) -> tuple[str, ...]:
-    """Return the names of the head's raw outputs, such as "log mean" and "log gamma"."""
+    """Return the names of the parameters on the scale of the coefficients, such as "log mean" and "log gamma"."""
     return ("log mean", *head.parameter_names[1:]) if head.location_is_mean else head.parameter_names
 
 
 def _merge_rows(rows: CountRows) -> tuple[CountRows, np.ndarray | None]:
-    """Merge equal rows into one row with their total weight, unless there are very many rows.
+    """Merge equal rows into one row with their total weight, unless the table is very large.
 
-    Also return the group of each row as an integer, or None if there are no groups. Equal rows of different groups are
-    not merged.
+    Equal rows of different groups are not merged. Return the rows and the group of each row as an integer; the latter
+    is None if there are no groups.
     """
     if rows.group is not None:
         codes = np.unique(rows.group, return_inverse=True)[1].ravel()

@@ -107,15 +107,15 @@ class NetworkRegressor(CountEstimator):
         sample_weight : array-like, optional
             How many times each row counts.
         exposure : array-like, optional
-            The known scale of each row (days observed, area, number of customers), which multiplies its predicted
+            The known scale of each row, such as days observed, area or number of customers. It multiplies the predicted
             location. Predictions need exposures as well.
         validation : CountRows, optional
-            Validation rows, instead of a share of the training rows: ``CountRows(X, y, weight=..., exposure=...,
+            Validation rows to use instead of a share of the training rows: ``CountRows(X, y, weight=..., exposure=...,
             upper=..., censored=...)``, with the same fields as the training rows.
         upper : array-like, optional
             The largest possible count of each row (beds, seats). Predictions need upper bounds as well.
         censored : array-like of bool, optional
-            Rows whose count stands for that many or more.
+            True for rows whose count y means "y or more".
         groups : array-like, optional
             The group of each row, such as a person. Rows of a group are held out together, so that weights and
             intervals are right for new groups. `ddpn.group_similar_rows` groups rows with equal or nearly equal inputs.
@@ -130,7 +130,7 @@ class NetworkRegressor(CountEstimator):
         -----
         DataWarning
             If a column seems to contain the target, if rows seem to belong together, if a column numbers the rows, or
-            if a number seems to stand for an unknown value: the checks of `ddpn fit`.
+            if a number seems to stand for an unknown value. `ddpn fit` makes the same checks.
 
         Notes
         -----
@@ -169,7 +169,7 @@ class NetworkRegressor(CountEstimator):
         return self
 
     def _make_schedule(self) -> Schedule:
-        """Return the schedule of a fit, with its steps and its time limit, and start the clock of this limit."""
+        """Return the steps and the time limit of a fit, and start the clock of the time limit, if there is one."""
         return Schedule(steps=PLAIN_STEPS)
 
     @property
@@ -194,8 +194,9 @@ class NetworkRegressor(CountEstimator):
     ) -> FittedPipeline:
         """Fit the model to validated rows by `ddpn.pipeline.fit_pipeline`, and set its fitted attributes.
 
-        For a table that is read in passes, `stream` has all of its rows, and `train` is a sample of them. After Ctrl-C,
-        a model that can be used is kept, and the result names the steps that are missing.
+        If the table is too large for memory, `stream` reads all of its rows in several passes, and `train` is a sample
+        of them. If the user presses Ctrl-C, the model is kept if it can be used, and the result names the steps that
+        are missing.
         """
         head, network_options, runtime = self.build_options()
         counts.check_not_all_censored(train)
@@ -236,12 +237,13 @@ class NetworkRegressor(CountEstimator):
     def _plan_fit(
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> FitPlan:
-        """Return the plan of a fit: which rows are held out, which members are fitted, and the random seed."""
+        """Return the plan of a fit: the rows to hold out, the members of the mixture to fit, and the random seed."""
 
     def build_options(self) -> tuple[Head, NetworkOptions, Runtime]:
-        """Validate the constructor arguments; return the head, the options of the networks and their runtime.
+        """Validate the constructor arguments.
 
-        Raise a `ConfigError` for the first argument that is invalid.
+        Return the head of the likelihood (which turns raw outputs into distributions), the options of the networks, and
+        the runtime (device and processes). Raise a `ConfigError` for the first invalid argument.
         """
         head = self._make_head()
         options = self._network_options()
@@ -264,7 +266,7 @@ class NetworkRegressor(CountEstimator):
         return head, options, runtime
 
     def _make_head(self) -> Head:
-        """Return the head of the likelihood, with its options."""
+        """Return the head of the likelihood, which turns raw outputs of the networks into distributions."""
         return make_named_head(self.likelihood, self.head_options)
 
     def _network_options(self) -> NetworkOptions:
@@ -272,13 +274,13 @@ class NetworkRegressor(CountEstimator):
         return NetworkOptions(**self._collect_network_options())
 
     def _collect_network_options(self) -> JsonObject:
-        """Return the options of the networks that constructor arguments set, by name."""
+        """Return the options of the networks that follow from constructor arguments, keyed by name."""
         options = {name: getattr(self, name) for name in ("hidden", "numeric", "epochs")}
-        return {"n_networks": self._networks_per_kind(), **options, **check_training_options(self.training_options)}
+        return {"n_networks": self._networks_per_member(), **options, **check_training_options(self.training_options)}
 
     @abstractmethod
-    def _networks_per_kind(self) -> int:
-        """Return the number of networks in a member: networks that are trained together."""
+    def _networks_per_member(self) -> int:
+        """Return the number of networks in a member of the mixture. They are trained together."""
 
     def _checkpoint(self) -> Path | None:
         if self.checkpoint is not None and not is_integer(self.random_state):
@@ -286,9 +288,10 @@ class NetworkRegressor(CountEstimator):
         return None if self.checkpoint is None else Path(self.checkpoint)
 
     def _job_options(self, on_step: Callable[[str], object]) -> JobOptions:
-        """Return the options for fitting members as separate jobs: where they run, and where their results are kept.
+        """Return the options for fitting members of the mixture as separate jobs, in processes or on a cluster.
 
-        `on_step` is called with a line of text about each finished fit.
+        They say where the jobs run and where results are kept. `on_step` is called with a line of text about each
+        finished fit.
         """
         checkpoint = self._checkpoint()
         # Finished fits are saved in a folder next to the checkpoint.
@@ -300,7 +303,7 @@ class NetworkRegressor(CountEstimator):
 
     @property
     def _all_networks(self) -> list[Networks]:
-        """All members that are networks. If members were cross-fitted, these are the copies for all folds."""
+        """All members of the mixture that are networks. If they were cross-fitted, the copies for all folds."""
         return [
             networks
             for member in self._fitted.members.values()
@@ -322,12 +325,12 @@ class NetworkRegressor(CountEstimator):
 
     @property
     def interrupted_(self) -> bool:
-        """Whether Ctrl-C ended the fit early."""
+        """True if Ctrl-C ended the fit early."""
         return bool(getattr(self, "_interrupted", False)) or any(m.interrupted for m in self._fitted.members.values())
 
     @property
     def head_(self) -> Head:
-        """The head of the networks, which defines the likelihood."""
+        """The head of the networks. It turns their raw outputs into distributions of the likelihood."""
         return self._all_networks[0].head if self._all_networks else self._make_head()
 
     @property
@@ -352,9 +355,9 @@ class CountRegressor(NetworkRegressor):
     """A regressor for counts with honest uncertainty: the model of `ddpn fit`, with scikit-learn's interface.
 
     The model is a weighted mixture of boosted trees, a GLM, networks and, if longer training still helps, networks that
-    are trained longer. Each member predicts a whole distribution. Weights are chosen and intervals calibrated on
-    held-out rows: by cross-fitting up to 5,000 rows, and with a tenth of the rows in larger tables (see
-    `ddpn.members.folds`).
+    are trained longer. Each of these members predicts a whole distribution. Weights are chosen and intervals calibrated
+    on held-out rows. Up to 5,000 rows are cross-fitted, so that every row is held out once; in larger tables, a tenth
+    of the rows is held out (see `ddpn.members.folds`).
 
     Parameters
     ----------
@@ -372,11 +375,11 @@ class CountRegressor(NetworkRegressor):
         Widths of the hidden layers; () for a linear model. "auto" is (64, 64) up to 5,000 rows and (128, 128, 128, 64)
         beyond.
     numeric : {"auto", "standard", "piecewise", "steps"}
-        Encoding of numbers, see `FeatureEncoder`; "auto" is "piecewise" up to 5,000 rows and "steps" beyond.
+        Encoding of numeric columns (see `FeatureEncoder`); "auto" is "piecewise" up to 5,000 rows and "steps" beyond.
     epochs : int or "auto"
         Passes over the training rows; "auto" depends on the number of rows.
     mix_with : sequence of str
-        Further kinds of members to fit, names in `ddpn.members.MEMBERS`.
+        Further members to fit: names in `ddpn.members.MEMBERS`.
     time_budget : float or str, optional
         The time that `fit` may take: seconds, or text such as "60s" or "10m". Default: no limit.
     monotone : dict, optional
@@ -394,12 +397,13 @@ class CountRegressor(NetworkRegressor):
     fractional : {"error", "round"}
         Whether counts that are not integers raise an error or are rounded.
     checkpoint : path, optional
-        A file from which an interrupted fit with the same integer `random_state` continues. With `n_jobs`, finished
-        fits are saved in a folder next to the file, whose name ends with .jobs.
+        A file in which a fit saves its progress. If it is interrupted, a fit with the same integer `random_state`
+        continues from there. With `n_jobs`, each finished fit is saved in a folder next to this file instead; the name
+        of the folder ends with .jobs.
     random_state : int, RandomState or None
         Seed of the split, the weights and the batches; None uses numpy's global random state, so that fits differ.
     device : str
-        "auto", "cpu" or "cuda".
+        Device of the networks: "auto", "cpu" or "cuda".
     verbose : bool, optional
         Show progress: a line with the time of each fitted member. Default: in notebooks only.
     n_jobs : int or RayCluster, optional
@@ -412,17 +416,17 @@ class CountRegressor(NetworkRegressor):
     predictor_ : Predictor
         The fitted members with their weights and calibration.
     feature_kinds_ : list of Kind
-        The kind of each column of `feature_names_in_`: "number", "boolean", "category" or "category of numbers". A
+        The type of each column of `feature_names_in_`: "number", "boolean", "category" or "category of numbers". A
         column of dates has been replaced by several columns.
     history_ : History
         Losses of the networks by epoch.
     left_out_ : dict
-        Planned members that are not part of the model, with reasons. `fit` warns about members that could not be
-        fitted, for lack of time or because they do not apply to the table.
+        Planned members that are not part of the model, with the reason for each. `fit` warns about members that could
+        not be fitted, for lack of time or because they do not apply to the table.
     leaks_ : tuple of str
         Warnings of `fit` about target leaks. They make every verdict "unusable".
     interrupted_ : bool
-        Whether Ctrl-C ended the training early; the best networks so far are kept.
+        True if Ctrl-C ended the training early; the best networks so far are kept.
 
     Examples
     --------
@@ -438,7 +442,7 @@ class CountRegressor(NetworkRegressor):
     time_budget: float | str | None = None
     monotone: Mapping[str, int] | None = None
 
-    def _networks_per_kind(self) -> int:
+    def _networks_per_member(self) -> int:
         if isinstance(self.members, str):
             if self.members != "auto":
                 raise ConfigError(f'members must be "auto" or a list of names, got {self.members!r}.')
@@ -475,7 +479,7 @@ class CountRegressor(NetworkRegressor):
         return replace(out_of_fold_leaderboard(self.predictor_, held_out, self.leaks_), library=self._library)
 
     def __getstate__(self) -> JsonObject:
-        """Return the state for pickles and copies, without training rows, to keep them small.
+        """Return the state to pickle or copy, without the training rows, which would make it large.
 
         A pickled or copied model therefore has no out-of-fold scores.
         """
@@ -504,8 +508,8 @@ class DDPNRegressor(NetworkRegressor):
     trained on the paper's objective (Eq. 2) with AdamW and a cosine schedule, from random weights, and keeps the
     weights of the epoch with the lowest validation loss. Batch size, learning rate, weight decay and the number of
     steps are those of the paper's simulations up to 5,000 rows (32, 1e-3, 1e-5, 5,000 steps), and in larger tables
-    those of its length-of-stay data (128, 1e-4, 1e-4, 9,375 steps). Numbers are standardised. The paper's other methods
-    are other likelihoods, see the table in the documentation of the estimators.
+    those of its length-of-stay data (128, 1e-4, 1e-4, 9,375 steps). Numbers are standardised. For the paper's other
+    methods, choose another likelihood; the documentation of the estimators has a table of them.
 
     `CountRegressor` usually predicts better: it mixes other networks with boosted trees and a GLM, and calibrates its
     intervals.
@@ -513,7 +517,7 @@ class DDPNRegressor(NetworkRegressor):
     Parameters
     ----------
     n_networks : int
-        The number of networks in the mixture, which are trained together.
+        The number of networks in the mixture. They are trained together.
     preset : {"paper", "default"}
         The defaults of all other settings. "paper" uses the settings above. With "default", networks are trained as in
         `CountRegressor`, and the objective of a Double Poisson is its exact likelihood.
@@ -521,8 +525,8 @@ class DDPNRegressor(NetworkRegressor):
         Share of rows held out to choose each network's best epoch, unless `fit` is given validation rows; "auto" is a
         tenth from 200 rows on.
     mix_with : sequence of str
-        Further kinds of members (names in `ddpn.members.MEMBERS`, such as "glm"), whose weights in the mixture are
-        chosen on validation rows. Without validation rows, these members are left out.
+        Further models to add to the mixture: names in `ddpn.members.MEMBERS`, such as "glm". Their weights in the
+        mixture are chosen on validation rows. Without validation rows, they are left out.
     backbone : str or callable
         "mlp" for layers of widths `hidden`, or your own network: a function ``backbone(n_in=..., n_networks=...)``, or
         its name in `ddpn.networks.backbones.BACKBONES`. A model can be saved only if the backbone was given by name.
@@ -539,14 +543,14 @@ class DDPNRegressor(NetworkRegressor):
     predictor_ : Predictor
         The fitted members with their weights and calibration.
     feature_kinds_ : list of Kind
-        The kind of each column of `feature_names_in_`: "number", "boolean", "category" or "category of numbers". A
+        The type of each column of `feature_names_in_`: "number", "boolean", "category" or "category of numbers". A
         column of dates has been replaced by several columns.
     history_ : History
         Losses of the networks by epoch.
     leaks_ : tuple of str
         Warnings of `fit` about target leaks. They make every verdict "unusable".
     interrupted_ : bool
-        Whether Ctrl-C ended the training early; the best networks so far are kept.
+        True if Ctrl-C ended the training early; the best networks so far are kept.
 
     Examples
     --------
@@ -567,7 +571,7 @@ class DDPNRegressor(NetworkRegressor):
     backbone: str | Callable[..., nn.Module] = "mlp"
     validation: float | str | None = "auto"
 
-    def _networks_per_kind(self) -> int:
+    def _networks_per_member(self) -> int:
         return check_integer("n_networks", self.n_networks, 1)
 
     def _make_head(self) -> Head:
@@ -621,7 +625,7 @@ _REMOVED = {
 def _raise_for_removed(arguments: Mapping[str, object]) -> None:
     """Raise a `TypeError` if `fit` got an unknown argument.
 
-    For arguments of earlier versions, the message names their replacement.
+    If the argument existed in earlier versions, the message names its replacement.
     """
     if not arguments:
         return
@@ -635,8 +639,8 @@ def _raise_for_removed(arguments: Mapping[str, object]) -> None:
 def draw_validation_mask(sample: CountRows, share: float | str | None, seed: int) -> np.ndarray:
     """Draw the rows to hold out for validation, and return a mask that is True for them.
 
-    `share` is the share of the rows; "auto" is a tenth if there are enough rows, and None holds out no rows. Rows of a
-    group are held out together.
+    `share` is the share of rows to hold out. "auto" holds out a tenth if there are enough rows, and None holds out no
+    rows. Rows of a group are held out together.
     """
     if share == "auto":
         share = HELD_OUT_SHARE if len(sample) >= MIN_ROWS_TO_VALIDATE else 0.0
@@ -650,6 +654,6 @@ def draw_validation_mask(sample: CountRows, share: float | str | None, seed: int
 
 
 def _is_complete_array(table: ColumnTable) -> bool:
-    """Return True if a table was an array, not a data frame, of numbers or booleans without missing values."""
+    """Return True if the table was an array (not a data frame) of numbers or booleans without missing values."""
     is_array = not table.is_named and set(table.kinds) <= {Kind.NUMBER, Kind.BOOLEAN}
     return is_array and not table.is_missing().any()

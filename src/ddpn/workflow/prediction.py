@@ -106,7 +106,7 @@ class Findings:
         if self._calibration.groups is not None and self._groups:
             labels = np.array(list(self._groups.elements()), dtype=object)
             sentences.append(self._calibration.groups.describe_unseen(labels))
-        sentences += [] if self.summary is None else self.summary.write_sentences()
+        sentences += [] if self.summary is None else self.summary.to_sentences()
         ood = self._calibration.ood
         if ood is not None and ood.warning and self._alpha == ood.alpha:
             sentences.append(ood.warning)
