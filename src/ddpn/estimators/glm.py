@@ -51,10 +51,10 @@ class CountGLM(CountEstimator):
     Parameters
     ----------
     likelihood : str
-        A name in `ddpn.networks.heads.HEADS` with a GLM. "double_poisson", "poisson", "negative_binomial",
-        "generalized_poisson" and "conway_maxwell_poisson" have coefficients of the log mean, "double_binomial" (with
-        totals as `upper`) of logit p, "gaussian" of the mean, and "zero_inflated_..." and "hurdle_..." of the log mean
-        of the base; see the note in the summary.
+        A name in `ddpn.networks.heads.HEADS` that has a GLM. It determines the location, which is linear in the
+        columns. This is the log mean for "double_poisson", "poisson", "negative_binomial", "generalized_poisson" and
+        "conway_maxwell_poisson", logit p for "double_binomial" (with totals as `upper`), and the mean for "gaussian".
+        For "zero_inflated_..." and "hurdle_...", it is the log mean of the base; see the note in the summary.
     dispersion : {"auto", "constant", "linear"}
         Which parameters besides the location depend on the columns. With "auto", a dispersion (gamma, alpha, nu, the
         variance) is one number for all rows. In zero-inflated and hurdle models, logit pi is linear in the columns,

@@ -1,4 +1,4 @@
-"""Recommend a likelihood and further arguments from the findings of a diagnosis."""
+"""Recommendation of a likelihood and further arguments from the findings of a diagnosis."""
 
 from collections.abc import Mapping
 

@@ -29,11 +29,11 @@ class Curve:
     quantity : str
         "mean", "variance / mean" (1 for a Poisson) or, for a Gaussian likelihood, "standard deviation".
     effect : array, shape (points,)
-        The accumulated local effect, with a mean of 0 over the rows. If `log` is True, it is the effect on the
-        natural logarithm of the quantity: 0.69 doubles the quantity.
+        The accumulated local effect, with a mean of 0 over the rows. If `log` is True, it is the effect on the natural
+        logarithm of the quantity: 0.69 doubles the quantity.
     error : array, shape (points,)
-        The standard error of the effect, which combines a bootstrap over the rows with the disagreement of the
-        mixture's components.
+        The standard error of the effect. It combines a bootstrap over the rows with the disagreement of the mixture's
+        components.
     base : float
         The mean of the quantity (or of its logarithm, if `log` is True) over the rows.
     log : bool
@@ -143,8 +143,10 @@ class Effects(ByColumn[Effect]):
     ----------
     results : list of Effect
         The effects, in the order of the columns.
-    rows, total : int
-        The number of rows that were used, and the number from which they were drawn.
+    rows : int
+        The number of rows that were used.
+    total : int
+        The number of rows from which they were drawn.
     library : {"polars", "pandas"}
         The library of the data frame that `to_frame` returns.
     """
