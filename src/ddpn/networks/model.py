@@ -76,7 +76,7 @@ class CountModel(nn.Module):
     head : Head
         Maps the raw outputs of the projection to a distribution.
     n_networks : int
-        M, the number of networks. It must equal that of the backbone.
+        M, the number of networks. The backbone must have the same number.
     projection_inputs : sequence of str, optional
         For each raw output, how it depends on the features, see `Projection`. Default: `head.projection_inputs`.
 
@@ -113,8 +113,8 @@ class CountModel(nn.Module):
             One seed per network.
         start : Tensor, shape (n_raw,) or (M, 1, n_raw), optional
             The raw outputs of an intercept-only fit (`Head.start`), for all networks or for each of them. They become
-            the biases of the projection. Its weights are divided by ten, so that the first predictions are close to
-            this fit.
+            the biases of the projection. The weights of the projection are divided by ten, so that the first
+            predictions are close to this fit.
         """
         generators = make_generators(seeds)
         check_seeds(generators, self.n_networks)
@@ -126,7 +126,7 @@ class CountModel(nn.Module):
                 self.projection.weight.mul_(0.1)
 
     def with_backbone(self, backbone: nn.Module) -> "CountModel":
-        """Return a model with another backbone, which shares the head and the projection with this one.
+        """Return a model with another backbone. Both models share the head and the projection.
 
         Parameters
         ----------
@@ -155,8 +155,8 @@ class CountModel(nn.Module):
     def estimate_multiply_adds(self, x: Tensor) -> float:
         """Estimate the multiply-adds of the largest matrix product for a batch `x`, to choose a number of threads.
 
-        For tables, this is the number of rows times the size of the largest weight matrix. For other inputs it is
-        infinity, because their networks apply the same weights at many positions.
+        For rows of a table, this is the number of rows times the number of weights in the largest matrix. For other
+        inputs it is infinity, because their networks apply the same weights at many positions.
         """
         return len(x) * self._largest_weight if holds_table_rows(x) else float("inf")
 
@@ -177,7 +177,7 @@ class CountModel(nn.Module):
 
 
 def _check_backbone(backbone: nn.Module, n_networks: int) -> None:
-    """Raise an error if a backbone lacks `output_dim` or `reset`, or has another number of networks."""
+    """Raise an error if a backbone lacks `output_dim` or `reset`, or if its number of networks is not `n_networks`."""
     name = f"backbone {backbone.__class__.__name__}"
     check_integer(f"output_dim of {name}, the width of its features,", getattr(backbone, "output_dim", None), minimum=1)
     if not callable(getattr(backbone, "reset", None)):

@@ -24,7 +24,7 @@ def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
     before = torch.get_rng_state()
     seen = []
     for seed in (1, 2, 1):
-        batches.begin(seed)
+        batches.begin_epoch(seed)
         seen.append(batches.sample.X - rows.X)
     assert torch.equal(seen[0], seen[2])
     assert not torch.equal(seen[0], seen[1])
@@ -37,9 +37,9 @@ def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
         with pytest.raises(
             InputError, match=r"augment must return inputs of unchanged shape \(6, 2\) and torch.float32"
         ):
-            MemoryBatches(rows, batch_size=3, augment=wrong).begin(1)
+            MemoryBatches(rows, batch_size=3, augment=wrong).begin_epoch(1)
     unchanging = MemoryBatches(rows, batch_size=3)
-    unchanging.begin(1)
+    unchanging.begin_epoch(1)
     assert unchanging.sample.X is rows.X
 
 
@@ -54,7 +54,7 @@ def test_inputs_are_changed_some_at_a_time_without_a_further_copy():
     batches = MemoryBatches(on_device, batch_size=3, augment=change, original_inputs=rows.X)
     assert batches.sample.X.data_ptr() == on_device.X.data_ptr()
     for epoch in (1, 2):
-        batches.begin(epoch)
+        batches.begin_epoch(epoch)
         assert torch.equal(batches.sample.X, rows.X + 1.0), "from the unchanged ones in every epoch"
     assert sizes == 2 * [AUGMENTED_ROWS, AUGMENTED_ROWS, 5]
 

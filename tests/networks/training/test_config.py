@@ -84,7 +84,7 @@ def test_devices_that_do_not_exist_are_refused(fresh, rows, monkeypatch):
         with pytest.raises(ConfigError, match=f"^device must .*, got '{device}'"):
             Runtime(device)
     many = Runtime("cpu")
-    many.shard = WorkerShard(rank=1, world=5)
+    many.shard = WorkerShard(rank=1, world_size=5)
     with pytest.raises(ConfigError, match=r"^batch_size must be at least the number of processes, 5"):
         Training(fresh((0,)), rows(20), None, TrainingConfig(batch_size=4), many)
     monkeypatch.setitem(sys.modules, "accelerate", None)

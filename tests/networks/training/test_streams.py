@@ -66,7 +66,7 @@ def test_an_epoch_has_the_next_chunks_and_every_network_its_own_order():
     assert batches.steps == 4
     seen = []
     for epoch in range(2):
-        batches.begin(epoch)
+        batches.begin_epoch(epoch)
         seen += list(batches.epoch(streams))
     assert all(batch.X.shape == (32, 2, 2) for batch in seen)
     counts = torch.cat([batch.X for batch in seen])

@@ -100,9 +100,9 @@ class CountNet3D(nn.Module):
                 raise InputError(f"x must hold geometry classes 0 to {self.n_classes - 1}, got {unknown_class:g}.")
 
     def _pool_points(self, rows: Tensor) -> Tensor:
-        """Encode the points of each beam and take the maximum of each feature over them, 0 for a beam without points.
+        """Encode the points of each beam, and take the maximum of each feature over the points of the beam.
 
-        Shape: (B, M, 2 + N, 4) -> (B, M, widths[-1]).
+        The maximum is 0 for a beam without points. Shape: (B, M, 2 + N, 4) -> (B, M, widths[-1]).
         """
         if torch.is_grad_enabled():
             return self._encode_points(rows)

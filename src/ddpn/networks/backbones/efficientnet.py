@@ -1,4 +1,4 @@
-"""`EfficientNet`, an image backbone for small machines, with ImageNet weights from a Python package."""
+"""`EfficientNet`, a small image backbone, with ImageNet weights that are installed as a Python package."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -33,8 +33,9 @@ class EfficientNet(FineTuned):
         Start from ImageNet weights instead of random ones.
     frozen : {"none", "all"}
         With "all", only the perceptrons are trained, and all networks share one EfficientNet. With "none", everything
-        is trained except the statistics of batch norms: statistics of a few thousand images are worse than ImageNet's,
-        and every network and its averaged weights would need separate ones.
+        is trained except the statistics of batch norms. These are kept, because statistics of a few thousand images
+        would be worse than those of ImageNet, and because every network and every average of its weights would need
+        statistics of its own.
     hidden : sequence of int
         The widths of each perceptron.
     n_networks : int

@@ -1,4 +1,4 @@
-"""Backbones for fine-tuning: a frozen trunk that all networks share, and a trainable tail for each network."""
+"""Backbones for fine-tuning: frozen first layers (the trunk), and trainable last layers of each network (its tail)."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,17 +9,17 @@ from ddpn.networks.backbones.layers import MLP, Frozen, NetworkList
 
 
 class NetworkTail(nn.Module):
-    """The trainable part of M fine-tuned networks: an optional module per network, then a perceptron per network.
+    """The trainable last layers of M fine-tuned networks: an optional module and a perceptron per network.
 
-    `make` builds the module of one network; None means no module. `width` is the number of features that enter each
-    perceptron, and `row_axes` the number of axes of an input row.
+    `make_module` builds the module of one network. If it is None, there are only perceptrons. `width` is the number of
+    inputs of each perceptron. `row_axes` is the number of axes of a row: 1 for a vector, 3 for an image.
 
     Shape: (B, ...), or (B, M, ...) with separate rows for each network -> (B, M, hidden[-1]).
     """
 
     def __init__(
         self,
-        make: Callable[[], nn.Module] | None,
+        make_module: Callable[[], nn.Module] | None,
         *,
         width: int,
         row_axes: int = 1,
@@ -27,12 +27,12 @@ class NetworkTail(nn.Module):
         n_networks: int = 1,
     ) -> None:
         super().__init__()
-        self.networks = None if make is None else NetworkList(make, n_networks, row_axes=row_axes)
+        self.networks = None if make_module is None else NetworkList(make_module, n_networks, row_axes=row_axes)
         self.perceptron = MLP(n_in=width, hidden=hidden, n_networks=n_networks)
         self.output_dim = self.perceptron.output_dim
 
     def reset(self, generators: Sequence[torch.Generator]) -> None:
-        """Draw new weights, using one random generator per network. Pretrained weights are restored, not drawn."""
+        """Draw new weights, using one random generator per network. Pretrained weights are not drawn, but restored."""
         if self.networks is not None:
             self.networks.reset(generators)
         self.perceptron.reset(generators)
@@ -42,18 +42,19 @@ class NetworkTail(nn.Module):
 
 
 class FineTuned(nn.Module):
-    """A frozen trunk that all networks share, followed by a trainable tail for each network.
+    """A backbone for fine-tuning: frozen first layers that all networks share, and trainable ones for each network.
 
-    If the same rows are used many times, compute the output of the `trunk` once and train the `tail` on it.
+    The frozen layers are the `trunk`, and the trainable layers are the `tail`. If the same rows are used many times,
+    compute the output of the `trunk` once and train the `tail` on it.
 
     Shape: (B, ...), or (B, M, ...) with separate rows for each network -> (B, M, output_dim).
 
     Parameters
     ----------
     trunk : Frozen or None
-        The shared part, whose weights are not trained.
+        The first layers, which all networks share. Their weights are not trained. None if all layers are trained.
     tail : NetworkTail
-        The part that is trained separately for each network.
+        The last layers, which are trained separately for each network.
     """
 
     def __init__(self, trunk: Frozen | None, tail: NetworkTail) -> None:

@@ -3,8 +3,8 @@
 A batch of B rows with F inputs has shape (B, F) if all networks get the same rows, or (B, M, F) if each network has its
 own. A backbone returns features of shape (B, M, output_dim). A single network has M = 1.
 
-The first axis of every parameter numbers the networks. Therefore, the gradient of the sum of all losses gives each
-network exactly the gradient of its own loss.
+Every parameter has the networks along its first axis. Therefore, the gradient of the sum of all losses consists of the
+gradients of each network's own loss.
 """
 
 import copy
@@ -40,7 +40,7 @@ def make_generators(seeds: Sequence[int]) -> list[torch.Generator]:
 class DeepCopyFactory:
     """A callable that returns deep copies of a network, such as a pretrained one. Unlike a lambda, it can be pickled.
 
-    If a model with this factory is deep-copied, the copy shares the factory, because its network never changes.
+    A deep copy of the factory is the factory itself, because its network never changes.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -120,8 +120,8 @@ class NetworkList(nn.ModuleList):
     Parameters
     ----------
     make : callable
-        Builds a network without arguments. Every call must return a new one, with random weights or a copy of
-        pretrained weights.
+        A function without arguments that builds a network. Every call must return a new network, with random weights or
+        a copy of pretrained weights.
     n_networks : int
         M, the number of networks.
     row_axes : int
@@ -227,8 +227,9 @@ class MLP(nn.Module):
 class Frozen(nn.Module):
     """A wrapper around a network that is not trained: it has no gradients and stays in evaluation mode.
 
-    `row_axes` is the number of axes of a row. An input with one more axis is a batch of rows. An input with two more
-    axes has separate rows for each network of an ensemble, along its second axis; the output then has this axis too.
+    `row_axes` is the number of axes of a row: 1 for a vector, 3 for an image. An input with one more axis is a batch of
+    rows. An input with two more axes has separate rows for each network of an ensemble, along its second axis. Its
+    output also has this second axis.
     """
 
     def __init__(self, network: nn.Module, row_axes: int) -> None:
@@ -271,10 +272,10 @@ def check_widths(name: str, widths: object, min_layers: int = 1) -> tuple[int, .
 
 
 def check_rows(x: Any, row_axes: int, input_description: str | None = None, n_networks: int | None = None) -> None:
-    """Raise an `InputError` unless `x` is a batch of rows with `row_axes` axes each.
+    """Raise an `InputError` unless `x` is a batch of rows, where a row has `row_axes` axes.
 
-    `x` may have a second axis for networks, whose length must be `n_networks` if this is given. `input_description`
-    describes valid inputs in the message.
+    `x` may have a second axis for networks. If `n_networks` is given, this axis must have that length.
+    `input_description` describes valid inputs in the message.
     """
     axes = x.dim() - row_axes if isinstance(x, Tensor) else 0
     if axes == 1 or (axes == 2 and n_networks in (None, x.shape[1])):

@@ -16,7 +16,7 @@ _FLOAT32_BYTES = 4
 class InputPacking(nn.Module):
     """Packs float32 rows into bytes: first the numeric inputs, then one bit for each input that is 0 or 1.
 
-    `pack` packs rows. Calling the module unpacks them. Shape: (..., bytes) -> (..., width).
+    `pack` packs rows. Calling the module unpacks packed rows. Shape: (..., bytes) -> (..., width).
 
     Parameters
     ----------
@@ -97,5 +97,8 @@ class UnpackedInputs(nn.Module):
 
 
 def holds_table_rows(x: Tensor) -> bool:
-    """Return True if the batch `x` holds rows of a table, packed or not, rather than texts, images or point clouds."""
+    """Return True if the batch `x` holds rows of a table, rather than texts, images or point clouds.
+
+    The rows may be packed as bytes (`InputPacking`).
+    """
     return x.dim() == 2 and (x.is_floating_point() or x.dtype == torch.uint8)

@@ -22,40 +22,42 @@ _READ_ERRORS = (OSError, ValueError, SafetensorError)
 
 
 def make_encoder_factory(
-    kind: Callable[[nn.Module], Encoder],
+    make_encoder: Callable[[nn.Module], Encoder],
     pretrained: str | os.PathLike[str] | None,
     config: Any,
     dropout: bool = False,
 ) -> Callable[[], Encoder]:
-    """Return a function without arguments that builds encoders of the class `kind`.
+    """Return a function without arguments that builds encoders.
 
-    If there is a `config`, the encoders have random weights. Otherwise they have the weights of the `pretrained` model,
-    which is read only once. Without `dropout`, all dropout rates are set to 0.
+    `make_encoder` wraps a transformer in an encoder. If `config` is given, it is the configuration of transformers with
+    random weights. Otherwise, the transformers have the weights of the model `pretrained`, which is read only once.
+    Without `dropout`, all dropout rates are set to 0.
     """
     transformers = import_extra("transformers", "text")
     if config is not None:
-        return partial(_build_encoder, kind, _set_dropout(_copy_config(config), dropout), dropout)
+        return partial(_build_encoder, make_encoder, _set_dropout(_copy_config(config), dropout), dropout)
     where = _locate_model(pretrained)
     with _raise_config_errors(_UNREADABLE.format(pretrained), *_READ_ERRORS):
         settings = _set_dropout(transformers.AutoConfig.from_pretrained(where), dropout)
         model = transformers.AutoModel.from_pretrained(where, config=settings)
     # In float32, whatever precision they were stored in: even bf16 training keeps its weights in float32.
-    return cast(Callable[[], Encoder], DeepCopyFactory(_wrap_model(kind, model.float(), dropout)))
+    return cast(Callable[[], Encoder], DeepCopyFactory(_wrap_model(make_encoder, model.float(), dropout)))
 
 
-def _build_encoder(kind: Callable[[nn.Module], Encoder], config: Any, dropout: bool) -> Encoder:
-    """Build an encoder of the class `kind` with random weights from a transformers configuration."""
+def _build_encoder(make_encoder: Callable[[nn.Module], Encoder], config: Any, dropout: bool) -> Encoder:
+    """Build a transformer with random weights from its configuration, and wrap it by `make_encoder`."""
     with _raise_config_errors(_UNBUILDABLE.format(config.model_type), Exception):
         model = import_extra("transformers", "text").AutoModel.from_config(config)
-    return _wrap_model(kind, model, dropout)
+    return _wrap_model(make_encoder, model, dropout)
 
 
-def _wrap_model(kind: Callable[[nn.Module], Encoder], model: nn.Module, dropout: bool) -> Encoder:
-    """Wrap a transformer in an encoder of the class `kind`.
+def _wrap_model(make_encoder: Callable[[nn.Module], Encoder], model: nn.Module, dropout: bool) -> Encoder:
+    """Wrap a transformer in an encoder by `make_encoder`.
 
-    With `dropout`, the encoder is marked as not capturable: a CUDA graph cannot contain random training steps.
+    With `dropout`, the encoder is marked as not capturable, because training steps with dropout cannot be captured as a
+    CUDA graph here.
     """
-    encoder = kind(model)
+    encoder = make_encoder(model)
     if dropout:
         encoder.capturable = False
     return encoder

@@ -21,9 +21,9 @@ class Text(Transformer):
     """A backbone of M fine-tuned transformers for texts, each followed by a perceptron.
 
     Shape: token ids (B, tokens), or (B, M, tokens) with separate texts for each network -> features (B, M, hidden[-1]).
-    Short texts are padded with the configuration's pad_token_id. The output of the `trunk`, which can be computed in
-    advance, holds the hidden states of all tokens and a mask as the last channel, (B, tokens, width + 1). With
-    frozen="all" it holds the pooled features, (B, width).
+    Short texts are padded with the configuration's pad_token_id. The `trunk` consists of the frozen blocks, so its
+    output can be computed in advance. Its shape is (B, tokens, width + 1): the hidden states of all tokens, and as the
+    last channel a mask that is 0 for padding. With frozen="all", the output has the pooled features, (B, width).
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ class Text(Transformer):
         The features of a text: the average hidden state of its tokens, the hidden state of its first token, or the
         output of the model's own pooling layer, if it has one.
     dropout : bool
-        Whether to train with the model's dropout, also in frozen blocks. The output of these can then not be computed
-        in advance.
+        Whether to train with the model's dropout, also in frozen blocks. The output of frozen blocks is then random and
+        cannot be computed in advance.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Text(Transformer):
 class TokenEncoder(Encoder):
     """An encoder that maps the token ids of texts to features.
 
-    `vocabulary_size` is the number of token ids, `pad` is the id of padding, and `max_tokens` is the largest number of
-    tokens of a text, or None if it is unlimited.
+    `vocabulary_size` is the number of token ids, and `pad` is the id of the padding token. `max_tokens` is the largest
+    number of tokens of a text, or None if there is no limit.
     """
 
     input_description = "a tensor of token ids (B, L), or (B, M, L) with ids of each network"

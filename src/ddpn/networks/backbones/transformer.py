@@ -22,9 +22,12 @@ _LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f
 class Pool(nn.Module):
     """Pools the hidden states of all tokens into one feature vector per row. Shape: (B, tokens, width) -> (B, width).
 
-    `pooling` is one of `TOKEN_POOLINGS`, and `pooler` is the pooling layer of the pretrained model, if any. "mean"
-    averages over the tokens in the mask. Without a mask it averages over all tokens but the first, which is the class
-    token.
+    `pooling` is one of:
+
+    - "mean": the average over all tokens for which the mask is True. If there is no mask, it is the average over all
+      tokens but the first, which is the class token;
+    - "cls": the hidden state of the first token;
+    - "pooler": the output of `pooler`, the pooling layer of the pretrained model.
     """
 
     def __init__(self, pooling: str, pooler: nn.Module | None) -> None:
@@ -47,14 +50,17 @@ class Pool(nn.Module):
 
 
 class Encoder(nn.Module, ABC):
-    """The base class of transformers that map one kind of input, such as texts, to features of shape (B, width).
+    """The base class of transformers that map one type of input, such as texts, to features of shape (B, width).
 
-    After a call of `keep_first_blocks`, the encoder instead returns the hidden states of all tokens, with the mask as
-    the last channel if there is one: shape (B, tokens, width) or (B, tokens, width + 1).
+    After a call of `keep_first_blocks`, the encoder returns the hidden states of all tokens instead, with shape (B,
+    tokens, width). If `has_mask`, a mask is added as the last channel; it is 0 for padding.
+
+    `input_description` and `states` describe inputs and hidden states in error messages. `capturable` is True if
+    training steps can be captured as a CUDA graph. `has_mask` is True if rows may contain padding.
     """
 
-    input_description: ClassVar[str]  # a description of the inputs, for messages
-    states: ClassVar[str]  # a description of the hidden states, for messages
+    input_description: ClassVar[str]
+    states: ClassVar[str]
     capturable: bool = False
     has_mask: ClassVar[bool] = False
 
@@ -67,13 +73,13 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def make_example(self) -> Tensor:
-        """Make a small batch of valid inputs, with which the encoder is tested."""
+        """Make a small batch of valid inputs, for a test of the encoder when the backbone is built."""
 
     @abstractmethod
     def compute_states(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Compute the hidden states (B, tokens, width), and a mask (B, tokens) that is False for padding.
 
-        The mask is None for encoders without `has_mask`.
+        The mask is None if `has_mask` is False.
         """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -86,7 +92,7 @@ class Encoder(nn.Module, ABC):
         return nn.functional.pad(with_mask, (0, 0, 0, x.shape[1] - hidden.shape[1]))
 
     def keep_first_blocks(self, n: int) -> "Encoder":
-        """Remove all blocks after the first `n` in place, with the final norm; return this encoder."""
+        """Keep only the first `n` blocks, and remove the final norm as well, in place; return this encoder."""
         holder, name, blocks = find_blocks(self.model)
         setattr(holder, name, nn.ModuleList(list(blocks)[:n]))
         for norm in _LAST_NORMS:
@@ -98,7 +104,7 @@ class Encoder(nn.Module, ABC):
     def freeze(self, n: int) -> "Encoder":
         """Exclude the embeddings and the first `n` blocks from training; return this encoder.
 
-        Their dropout stays active.
+        Dropout in these blocks stays active.
         """
         norms = [getattr(self.model, name) for name in _LAST_NORMS if hasattr(self.model, name)]
         self.model.requires_grad_(False)
@@ -110,8 +116,8 @@ class Encoder(nn.Module, ABC):
 class LastBlocks(nn.Module):
     """The last part of an encoder: all blocks from index `n`, the final norm and the pooling.
 
-    `make` builds the whole encoder. Shape: hidden states (B, tokens, width) -> features (B, width). If the encoder has
-    a mask, it is the last channel of the hidden states.
+    `make` builds the whole encoder. Shape: hidden states (B, tokens, width) -> features (B, width). If `has_mask`, the
+    last channel of the hidden states is a mask that is 0 for padding.
     """
 
     capturable = True
@@ -144,10 +150,10 @@ def _build_and_freeze(make: Callable[[], Encoder], n: int) -> Encoder:
 
 
 class Transformer(FineTuned):
-    """The base class of transformer backbones, with `frozen` blocks and blocks that are trained for each network.
+    """The base class of transformer backbones, whose first blocks can be frozen.
 
-    All networks share the frozen blocks. With `dropout`, however, the output of these is random, so each network has
-    its own copy. `make` builds a whole encoder.
+    All networks share the frozen blocks, and each network trains its own copy of the others. With `dropout`, each
+    network also has its own copy of the frozen blocks, because their output is random. `make` builds a whole encoder.
     """
 
     def __init__(
@@ -186,7 +192,10 @@ class Transformer(FineTuned):
 
 
 def find_blocks(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
-    """Find the list of transformer blocks of a model; return its parent module, its attribute name and the list."""
+    """Find the list of transformer blocks of a model.
+
+    Return the module that has this list as an attribute, the name of the attribute, and the list.
+    """
     lists = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList)]
     if not lists:
         raise ConfigError(f"{type(model).__name__} has no list of blocks. Use a transformer such as bert or vit.")

@@ -18,9 +18,9 @@ class ViT(Transformer):
     """A backbone of M fine-tuned vision transformers for images, each followed by a perceptron.
 
     Shape: uint8 images (B, 3, size, size), or (B, M, 3, size, size) with separate images for each network -> features
-    (B, M, hidden[-1]). The images must have the model's size. The output of the `trunk`, which can be computed in
-    advance, holds the hidden states of all tokens, (B, tokens, width). With frozen="all" it holds the pooled features,
-    (B, width).
+    (B, M, hidden[-1]). The images must have the model's size. The `trunk` consists of the frozen blocks, so its output
+    can be computed in advance. It has the hidden states of all tokens, (B, tokens, width). With frozen="all", it has
+    the pooled features, (B, width).
 
     Parameters
     ----------

@@ -30,7 +30,10 @@ _MAX_INVERTED_EXCESS = 1.0
 
 
 def bend(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
-    """Bound x smoothly: the identity within [low, high], continued outside by an arctangent that adds at most pi/2.
+    """Bound `x` smoothly.
+
+    Within [low, high], the result is x. At a distance e beyond a bound, it exceeds this bound by arctan(e), which is at
+    most pi/2.
 
     Parameters
     ----------
@@ -58,7 +61,7 @@ def unbend(value: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
 
 
 def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
-    """Compute the log mean of each row: its raw output, bent to the range `LOG_MU`, plus the log of its exposure.
+    """Compute the log mean of each row: its raw output, smoothly bounded by `LOG_MU`, plus the log of its exposure.
 
     Parameters
     ----------
@@ -72,28 +75,33 @@ def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
 
 
 def highest_log_gamma(log_mu: Tensor) -> Tensor:
-    """Return the upper bound on log gamma, given log mu.
+    """Return the upper bound on log gamma of a Double Poisson, given log mu.
 
-    It is the log of 100 mu, but at least log 10 and at most log 1e4.
+    gamma is the inverse dispersion. The bound is the log of 100 mu, but at least log 10 and at most log 1e4.
     """
     return log_mu.clamp(_LOG_SMALL_MU, LOG_GAMMA[1] - _LOG_MAX_GAMMA_RATIO) + _LOG_MAX_GAMMA_RATIO
 
 
 def lowest_log_gamma(log_mu: Tensor) -> Tensor:
-    """Return the lower bound on log gamma, given log mu: the log of 1e-4, or of 0.1 / mu if mu is above 1,000."""
+    """Return the lower bound on log gamma of a Double Poisson, given log mu.
+
+    gamma is the inverse dispersion. The bound is the log of 1e-4, or of 0.1 / mu if mu is above 1,000.
+    """
     return LOG_GAMMA[0] - (log_mu - LOG_LARGE_MU).clamp(min=0.0)
 
 
 def mean_preserving_log_gamma(log_gamma: Tensor, log_mu: Tensor) -> Tensor:
     """Limit log gamma so that the mean of a Double Poisson stays within 6% of mu; return the limited log gamma.
 
-    Without this limit, means would not be proportional to the exposure. The mean is close to mu if gamma mu is large or
-    gamma is close to 1. For small mu, it is about mu^gamma instead: with gamma = 0.3, a thousandth of the exposure
-    would have an eighth of the mean.
+    gamma is the inverse dispersion, and `log_mu` includes the exposure. Without this limit, means would not be
+    proportional to the exposure. The mean is close to mu if gamma mu is large or gamma is close to 1. For small mu, it
+    is about mu^gamma instead: with gamma = 0.3, a thousandth of the exposure would have an eighth of the mean.
 
-    Therefore 1 / gamma - 1 is limited to mu^2 / (1 + mu) / 1.5, which still allows the variance of a Negative Binomial
-    with alpha = 2/3, and gamma - 1 is limited to mu^2 (1 + mu) / 2. The limits are smooth: 1 / result = 1 / quantity +
-    1 / limit. `log_mu` includes the exposure.
+    There are two smooth limits, for which 1 / result = 1 / quantity + 1 / limit:
+
+    - 1 / gamma - 1 is limited to mu^2 / (1 + mu) / 1.5. This still allows the variance of a Negative Binomial with
+      alpha = 2/3.
+    - gamma - 1 is limited to mu^2 (1 + mu) / 2.
     """
     g, mu = log_gamma.double(), log_mu.double().exp()
     over, under = torch.expm1(torch.where(g < 0.0, -g, 0.0)), torch.expm1(torch.where(g < 0.0, 0.0, g))

@@ -33,7 +33,7 @@ class DoubleBinomialHead(Head):
     Parameters
     ----------
     total : int, optional
-        The total of all rows, for rows without exposures.
+        The total that all rows share. It is used for rows without exposures.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class DoubleBinomialHead(Head):
         self.total = total
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoubleBinomial:
-        """Create a Double Binomial with mu = total * sigmoid(raw[0]) and gamma = e^raw[1], within their bounds."""
+        """Create a Double Binomial with mu = total * sigmoid(raw[0]) and gamma = e^raw[1], both smoothly bounded."""
         raw = promote_precision(raw)
         total = self._total(exposure, raw)
         logit = bend(raw[..., 0], *LOGIT)

@@ -41,8 +41,8 @@ class DoublePoissonHead(Head):
         A number from 0 to 1. The loss is multiplied by gamma^-beta, which is treated as a constant in the gradient (Eq.
         3 of the paper). With beta = 1, gamma does not influence the fit of the mean.
     objective : {"exact", "paper"}
-        "exact" is the negative log-likelihood. "paper" omits the normalising constant of the distribution (Eq. 2):
-        nearly the same for means above 10, but for smaller means it fits another distribution.
+        "exact" is the negative log-likelihood. "paper" omits the normalising constant of the distribution (Eq. 2). This
+        makes hardly any difference for means above 10, but fits another distribution to smaller counts.
     location : {"mu", "mean"}
         The quantity whose logarithm is the first raw output. "mu" is fast, but approximates the mean only if gamma mu
         is large. With "mean", mu is solved from the exact mean of every row, which takes about three times as long.
@@ -91,9 +91,9 @@ class DoublePoissonHead(Head):
         return self.objective == "exact" and not self.beta
 
     def check_bounds(self) -> None:
-        """Raise a `ConfigError` for options with which the head cannot be trained on bounded or censored counts.
+        """Raise a `ConfigError` if the options of this head do not allow training on bounded or censored counts.
 
-        These need the exact likelihood: `objective="exact"` and `beta=0`.
+        Such counts need the exact likelihood: `objective="exact"` and `beta=0`.
         """
         if not self.loss_is_likelihood:
             got, remedy = f'objective="{self.objective}"', 'Use objective="exact".'
@@ -102,7 +102,7 @@ class DoublePoissonHead(Head):
             raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. {remedy}")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson | MeanDoublePoisson:
-        """Create a Double Poisson with mu (or mean) exposure * e^raw[0] and gamma e^raw[1], within their bounds."""
+        """Create a Double Poisson with mu (or mean) exposure * e^raw[0] and gamma e^raw[1], both smoothly bounded."""
         log_location, log_gamma = self._apply_links(promote_precision(raw), exposure)
         if self.location == "mean":
             return MeanDoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
@@ -127,7 +127,8 @@ class DoublePoissonHead(Head):
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Return the raw outputs of an intercept-only fit.
 
-        Beta is ignored: as all rows have the same gamma, the factor gamma^-beta would not change the weights of rows.
+        Beta is ignored: all rows have the same gamma, so the factor gamma^-beta would not change their relative
+        weights.
         """
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         mean = rows.mean(rows.y)
@@ -144,7 +145,7 @@ class DoublePoissonHead(Head):
         return minimise_loss(rows.make_mean_loss(DoublePoissonHead(location=self.location)), guess, bounds)
 
     def _apply_links(self, raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Compute the log of mu (or of the mean), including the exposure, and log gamma, both within their bounds."""
+        """Compute the log of mu (or of the mean), including the exposure, and log gamma. Both are smoothly bounded."""
         first, second = raw.unbind(-1)
         log_location = log_mean(first, exposure)
         highest = (
@@ -154,7 +155,10 @@ class DoublePoissonHead(Head):
 
 
 def _highest_log_gamma_for_mean(log_mean: Tensor) -> Tensor:
-    """Return the upper bound on log gamma, given the log mean: the log of 4 max(mean, 1), at most log 1e4."""
+    """Return the upper bound on log gamma of a Double Poisson, given its log mean.
+
+    gamma is the inverse dispersion. The bound is the log of 4 max(mean, 1), at most log 1e4.
+    """
     return log_mean.clamp(0.0, LOG_GAMMA[1] - _LOG_MAX_GAMMA_RATIO) + _LOG_MAX_GAMMA_RATIO
 
 

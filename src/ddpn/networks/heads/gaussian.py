@@ -43,12 +43,12 @@ class GaussianHead(Head):
         self.beta = beta
 
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Convert raw outputs to the mean and the log variance at an exposure of 1."""
+        """Convert raw outputs to the mean and the log variance of a row with an exposure of 1."""
         raw = promote_precision(raw)
         return raw[..., 0], bend(raw[..., 1], *LOG_VARIANCE)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Normal:
-        """Create a Normal with the mean and standard deviation of `links`, both multiplied by the exposure."""
+        """Create a Normal with the mean and standard deviation from `links`, both multiplied by the exposure."""
         mean, log_variance = self.links(raw)
         scale = (0.5 * log_variance).exp()
         if exposure is not None:
@@ -76,9 +76,9 @@ class FaithfulGaussianHead(GaussianHead):
     """A Gaussian baseline whose mean is fitted by squared error (Stirn et al., 2023).
 
     Raw outputs: (mean, log variance). The variance is fitted by maximum likelihood around the mean, but does not
-    influence it: in the likelihood the mean is treated as a constant, and gradients of the variance are not passed to
-    the backbone. So the backbone learns from squared error only. Because this is not the likelihood of a single model,
-    there is no corresponding GLM.
+    influence the mean: in the likelihood, the mean is treated as a constant, and gradients of the variance are not
+    passed to the backbone. The backbone therefore learns from squared error only. Because this is not the likelihood of
+    a single model, there is no corresponding GLM.
 
     >>> FaithfulGaussianHead().projection_inputs
     ('features', 'detached')
@@ -125,7 +125,7 @@ class NaturalGaussianHead(GaussianHead):
         super().__init__()
 
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Convert raw outputs to the mean and the log variance at an exposure of 1.
+        """Convert raw outputs to the mean and the log variance of a row with an exposure of 1.
 
         The mean is eta1 / precision, and the log variance is -log precision.
         """

@@ -42,11 +42,11 @@ MIN_DISPERSION_CURVATURE = 0.05
 
 
 class WeightedCounts:
-    """Counts with equal rows merged and their weights added up, for fitting raw outputs that all rows share.
+    """Counts in which equal rows are merged, for fitting raw outputs that are the same for all rows.
 
-    A row consists of a count with its exposure, bounds and censoring limit. After merging, the likelihood is evaluated
-    for a few hundred rows instead of all. Counts with exposures but without bounds are not merged, because such rows
-    are hardly ever equal. All values are float64.
+    A row consists of a count with its exposure, bounds and censoring limit. The weights of merged rows are added up.
+    The likelihood then has to be evaluated for a few hundred rows instead of all. Counts with exposures but without
+    bounds are not merged, because such rows are hardly ever equal. All values are float64.
     """
 
     @torch.inference_mode(False)
@@ -96,9 +96,10 @@ class Head(ABC):
     - `has_glm`: True if `loss` is a negative log-likelihood, as a GLM with standard errors requires (True);
     - `exposure_is_total`: True if the exposure of a row is its total, the upper bound of its count, and must not be
       rescaled (False);
-    - `is_baseline`: True if the constant member tries this likelihood in models of any likelihood (False);
-    - `objective_options`: options that are only used by `loss`. A subclass that overrides `forward` but not `loss`
-      refuses them (none);
+    - `is_baseline`: True if the baseline member `Constant` tries this likelihood, whatever the likelihood of the model
+      (False);
+    - `objective_options`: names of options that only `loss` uses. If a subclass overrides `forward` but not `loss`,
+      setting them is an error (none);
     - `validation_score`: the default score that selects a network's best epoch, "crps" or "nll" ("crps").
 
     Options are keyword-only arguments of the constructor and are stored as attributes with the same names.
@@ -180,7 +181,8 @@ class Head(ABC):
     def sample_loss(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
         """Compute the loss of each row, taking bounds and censoring into account.
 
-        Without them it is `loss`. With them it is the negative log-likelihood of the recorded count, in float64.
+        If there are none, it is `loss`. Otherwise it is the negative log-likelihood of the recorded count, computed in
+        float64.
         """
         if sample.is_unrestricted:
             return self.loss(raw, sample.y, sample.exposure)
@@ -310,7 +312,7 @@ class Head(ABC):
 
     @property
     def projection_inputs(self) -> tuple[str, ...]:
-        """For each raw output, the kind of features from which it is computed: "features" or "detached".
+        """For each raw output, the features from which it is computed: "features" or "detached".
 
         Detached features pass no gradient to the backbone. See `ddpn.networks.model.Projection`.
         """
@@ -357,7 +359,7 @@ def minimise_loss(
 ) -> Tensor:
     """Find the raw outputs (n_raw,) that minimise a loss, by L-BFGS from `guess`.
 
-    `bounds` has a pair per raw output. Default: a wide range around `guess`.
+    `bounds` has a pair (low, high) per raw output. Default: a wide range around `guess`.
     """
     bounds = bounds or [(x - _SEARCH_REACH - abs(x), x + _SEARCH_REACH + abs(x)) for x in guess.tolist()]
 

@@ -79,9 +79,10 @@ class MixedHead(Head):
         return next((family for family in self.families if HEADS[family].has_glm), None)
 
     def _split_raw(self, raw: Tensor, dim: int) -> tuple[list[Tensor], Tensor]:
-        """Split the axis `dim` of raw outputs by family; also return the log weights of all components.
+        """Split raw outputs by family, and compute the log weights of all components; return both.
 
-        For a family with k components and n_raw raw outputs, the result has two axes (k, n_raw) in place of `dim`.
+        `dim` is the axis of the raw outputs. There is one tensor per family. For a family with k components of n_raw
+        raw outputs each, this tensor has two axes of lengths k and n_raw in place of `dim`.
         """
         sizes = [k * head.n_raw for head, k in self._stacks]
         *parts, logits = raw.split([*sizes, len(self.families)], dim=dim)
@@ -97,7 +98,7 @@ class MixedHead(Head):
         return Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute -log p(y) from the losses of the components, which each head computes by its own `loss`."""
+        """Compute -log p(y) of the mixture for each row, from the `loss` of each component."""
         missing = max(y.dim(), 0 if exposure is None else exposure.dim()) - (raw.dim() - 1)
         # Components come first, because sums over a short last axis take several times as long.
         first = promote_precision(raw)[(None,) * missing].movedim(-1, 0).contiguous()
@@ -114,7 +115,10 @@ class MixedHead(Head):
         return self.sample_start(CountRows(None, y, weight, exposure))
 
     def sample_start(self, sample: CountRows[object, Tensor]) -> Tensor:
-        """Return the same raw outputs as `start`, for counts that may be bounded or censored."""
+        """Return raw outputs close to the best fit of a single family to counts that may be bounded or censored.
+
+        They are computed as in `start`.
+        """
         heads = {family: HEADS[family]() for family in dict.fromkeys(self.families)}
         first = {family: head.sample_start(sample) for family, head in heads.items()}
         rows, size = WeightedCounts(sample), len(self.families)

@@ -1,4 +1,7 @@
-"""Likelihoods with a mean and at most one dispersion: Poisson, Negative Binomial, and two for comparison."""
+"""Likelihoods with a mean and at most one dispersion.
+
+These are the Poisson and the Negative Binomial and, for comparison, the Generalised and the Conway-Maxwell-Poisson.
+"""
 
 import math
 from typing import Any, ClassVar
@@ -39,7 +42,7 @@ class PoissonHead(Head):
     location_is_mean = True
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Poisson:
-        """Create a Poisson with mean exposure * e^raw, within its bounds."""
+        """Create a Poisson with mean exposure * e^raw, where raw is smoothly bounded."""
         return Poisson(log_mean(promote_precision(raw)[..., 0], exposure).exp(), validate_args=False)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
@@ -63,15 +66,15 @@ class RateHead(Head):
     log_range: ClassVar[tuple[float, float]]
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """Create the distribution with mean exposure * e^raw[0] and dispersion e^raw[1], within their bounds."""
+        """Create the distribution with mean exposure * e^raw[0] and dispersion e^raw[1], both smoothly bounded."""
         first, second = promote_precision(raw).unbind(-1)
         log_mu = log_mean(first, exposure)
         return self.distribution(log_mu.exp(), self.log_dispersion(second, log_mu).exp(), validate_args=False)
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """Apply smooth bounds to the second raw output, to obtain the log dispersion of each row.
+        """Compute the log dispersion of each row: its second raw output, smoothly bounded.
 
-        `log_mu` is the log mean of each row, on which bounds may depend.
+        `log_mu` is the log mean of each row. The bounds of some likelihoods depend on it.
         """
         return bend(raw, *self.log_range)
 
@@ -126,7 +129,7 @@ class ConwayMaxwellPoissonHead(RateHead):
     distribution = ConwayMaxwellPoisson
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """Apply smooth bounds to the second raw output, to obtain log nu of each row.
+        """Compute log nu of each row: its second raw output, smoothly bounded.
 
         The upper bound depends on the log mean, `log_mu`.
         """

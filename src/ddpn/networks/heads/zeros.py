@@ -45,7 +45,7 @@ class ZeroHead(Head):
         self.base: Head = HEADS[self.base_likelihood]()
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """Create the base distribution with a separate probability of zero. Exposures apply to the base only."""
+        """Create the base distribution with a separate probability of zero. Only the base depends on the exposure."""
         raw = promote_precision(raw)
         base: Any = self.base.forward(raw[..., :-1], exposure)
         return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
@@ -53,8 +53,8 @@ class ZeroHead(Head):
     def _make_guesses(self, rows: WeightedCounts) -> list[Tensor]:
         """Return guesses of the raw outputs, from which `start` chooses the best.
 
-        They combine fits of the base likelihood to all counts and to positive counts with two values of pi: the share
-        of zeros, and 0.02.
+        A guess combines a fit of the base likelihood (to all counts, or to the positive counts only) with a value of pi
+        (the share of zeros, or 0.02).
         """
         fits, positive = [self.base.start(rows.y, rows.weight, rows.exposure)], rows.y > 0
         if bool(positive.any()) and not bool(positive.all()):
@@ -76,7 +76,10 @@ class ZeroInflatedHead(ZeroHead):
 
 
 class HurdleHead(ZeroHead):
-    """The base class of hurdle likelihoods: 0 with probability pi, otherwise a positive count of the base."""
+    """The base class of hurdle likelihoods: 0 with probability pi, otherwise a positive count.
+
+    The positive count is drawn from the base likelihood, truncated to at least 1.
+    """
 
     _distribution = Hurdle
     location_note = "mu is the mean of the base distribution with its zeros, not the mean of the positive counts."

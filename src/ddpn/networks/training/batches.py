@@ -42,9 +42,9 @@ _STREAM_EPOCHS, _MAX_CHUNKS_PER_EPOCH = 40, 16
 class PerNetworkRows:
     """Rows in memory for networks that are trained on different rows, such as the copies of a cross-fitted member.
 
-    For each network, `train` and `validation` hold positions of rows in `sample`. If a row is encoded differently for
-    different networks, `sample` contains each version of it. All networks keep the same epoch, the one with the best
-    mean validation score, because this mean hardly depends on any single row.
+    `train` and `validation` have one tensor per network: the positions of its rows in `sample`. If a row is encoded
+    differently for different networks, `sample` contains each version of it. All networks keep the weights of the same
+    epoch: the one with the best mean validation score. This mean is used because it hardly depends on any single row.
     """
 
     sample: TensorRows
@@ -71,7 +71,7 @@ def gather_rows(sample: TensorRows, index: Tensor) -> TensorRows:
 
 
 def iter_chunks(sample: TensorRows, size: int) -> Iterator[TensorRows]:
-    """Split rows of tensors into chunks of `size` rows, and yield them in order.
+    """Split rows whose fields are tensors into chunks of `size` rows, and yield the chunks in order.
 
     This is faster than `CountRows.blocks`, which also handles other arrays.
     """
@@ -80,7 +80,7 @@ def iter_chunks(sample: TensorRows, size: int) -> Iterator[TensorRows]:
 
 
 class MemoryBatches:
-    """Batches of training rows in memory, which each network gets in a new random order in every epoch.
+    """Batches of training rows in memory. In every epoch, each network gets its rows in a new random order.
 
     All networks take the same number of steps per epoch, limited by the network with the fewest rows. The last rows of
     an epoch are skipped if they do not fill a batch.
@@ -98,7 +98,7 @@ class MemoryBatches:
     accumulate : int
         The number of parts into which each batch is split to save memory. Their gradients are added up.
     augment : callable, optional
-        Randomly changes the inputs before every epoch. It is called with some of the `original_inputs` at a time.
+        Randomly changes the inputs before every epoch. It is called with a part of the `original_inputs` at a time.
     original_inputs : Tensor, optional
         The inputs to which `augment` is applied, on any device. Default: those of `sample`.
     """
@@ -128,8 +128,8 @@ class MemoryBatches:
         is_shared = augment is not None and self._original_inputs.data_ptr() == sample.X.data_ptr()
         self.sample = sample.replace(X=sample.X.clone()) if is_shared else sample
 
-    def begin(self, epoch: int) -> None:
-        """Augment the inputs for an epoch.
+    def begin_epoch(self, epoch: int) -> None:
+        """Augment the inputs for an epoch, if there is a function `augment`.
 
         They are changed in place, because a captured CUDA graph reads them from a fixed address.
         """
@@ -156,7 +156,7 @@ class MemoryBatches:
         if self.has_separate_rows:
             drawn = [rows[order.to(self.device)] for rows, order in zip(self._positions, drawn, strict=True)]
         batches = torch.stack(drawn).to(self.device).split(self.batch, dim=1)
-        return [index[:, self.shard.rank :: self.shard.world] for index in batches]
+        return [index[:, self.shard.rank :: self.shard.world_size] for index in batches]
 
     def epoch(self, generators: Sequence[torch.Generator]) -> Iterator[TensorRows]:
         """Yield all batches of one epoch."""
@@ -166,7 +166,7 @@ class MemoryBatches:
     def in_order(self) -> Iterator[TensorRows]:
         """Yield batches that contain every row, in the same order for all networks.
 
-        If networks have different numbers of rows, some rows of those with fewer rows are repeated.
+        If a network has fewer rows than another one, some of its rows are repeated.
         """
         X = self.sample.X
         # For texts, images and point clouds, batches are limited by the memory that training needs.
@@ -180,7 +180,7 @@ class MemoryBatches:
 
 
 class RowStream(Protocol):
-    """The protocol of tables that are larger than memory, so their rows are read in chunks in every pass."""
+    """The protocol of tables that are larger than memory, whose rows are read in chunks."""
 
     @property
     def identity(self) -> str:
@@ -191,15 +191,15 @@ class RowStream(Protocol):
         """The largest number of passes over the table."""
 
     def __len__(self) -> int:
-        """Return the approximate number of rows per pass, which learning rate schedules use."""
+        """Return the approximate number of rows per pass over the table, on which learning rate schedules depend."""
         ...
 
     def chunks(self, rows: int, seed: int) -> Iterator["pl.DataFrame"]:
-        """Yield tables of exactly `rows` rows in random order, in an endless sequence of passes."""
+        """Yield data frames of exactly `rows` rows in random order, in an endless sequence of passes over the table."""
         ...
 
     def sample(self, chunk: "pl.DataFrame") -> CountRows:
-        """Convert a chunk, a table that `chunks` yielded, to rows with inputs and counts."""
+        """Convert a data frame that `chunks` yielded to rows with inputs and counts."""
         ...
 
 
@@ -216,7 +216,8 @@ class StreamedRows:
     rows : int
         The number of rows per chunk, a multiple of the batch size.
     chunks : int
-        The number of chunks per epoch. An epoch is a part of a pass, after which the validation rows are scored.
+        The number of chunks per epoch. An epoch is usually only a part of a pass over the table. The validation rows
+        are scored after each epoch.
     """
 
     source: RowStream
@@ -230,8 +231,8 @@ class StreamedRows:
     ) -> tuple["StreamedRows", TrainingConfig]:
         """Choose the chunk size, and divide the passes over the table into epochs of a few chunks.
 
-        In `config`, `epochs` is the number of passes, of which there are at most `source.max_passes`. Return the rows,
-        and a copy of `config` in which `epochs` and `patience` count the shorter epochs.
+        `config.epochs` is the number of passes, of which there are at most `source.max_passes`. Return two results: the
+        `StreamedRows`, and a copy of `config` in which `epochs` and `patience` count the shorter epochs.
         """
         rows = len(source)
         batch = min(config.batch_size, rows)
@@ -272,8 +273,11 @@ class StreamBatches:
         self._next = -1
         self._current: MemoryBatches | None = None
 
-    def begin(self, epoch: int) -> None:
-        """Move to the first chunk of this epoch. A resumed training reads and skips all chunks before it."""
+    def begin_epoch(self, epoch: int) -> None:
+        """Move to the first chunk of this epoch.
+
+        If training continues after an interruption, the chunks of all earlier epochs are read and skipped.
+        """
         if epoch != self._next:
             self._chunks = self.source.source.chunks(self.source.rows, self._seed)
             for _ in range(epoch * self.source.chunks):
@@ -299,7 +303,7 @@ def check_sample(sample: TensorRows, head: Head, needs_weight: bool) -> None:
     """Raise an `InputError` for rows with which a model with this head cannot be trained.
 
     Fields must be tensors of equal length with values that the head supports. If `needs_weight`, at least one weight
-    must be positive. This does not apply to single chunks of a stream.
+    must be positive. Single chunks of a stream need not fulfil this.
     """
     for name, part in sample.parts.items():
         if not isinstance(part, Tensor):

@@ -1,4 +1,4 @@
-"""Settings of a training (`TrainingConfig`), and the device and processes on which it runs (`Runtime`).
+"""Settings of a training run (`TrainingConfig`), and the device and processes on which it runs (`Runtime`).
 
 Multiple processes are started by torchrun and communicate through accelerate.
 """
@@ -24,7 +24,7 @@ from ddpn.storage.files import write_bytes
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(OptimizerOptions):
-    """Settings of one training, which checkpoints store.
+    """Settings of one training run. They are stored in checkpoints.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class TrainingConfig(OptimizerOptions):
         If above 0, weights are averaged over about 1 / (1 - ema) steps. Validation and predictions use the average.
     score : {"nll", "crps", "loss"}
         The validation score that selects epochs: each network keeps the weights of its best epoch. "loss" is the
-        training objective, as in the paper. With a beta above 0, it is not a proper score.
+        training objective, as in the paper. If the likelihood has an option `beta` above 0, this is not a proper score.
     patience : int, optional
         A network stops if its validation score has not improved for this many epochs.
     precision : {"float32", "bf16"}
@@ -108,17 +108,17 @@ class TrainingConfig(OptimizerOptions):
 
 
 class WorkerShard(NamedTuple):
-    """The rows of each batch that one process computes: every `world`-th row, starting at row `rank`.
+    """The rows of each batch that one process computes: every `world_size`-th row, starting at row `rank`.
 
-    As in torch.distributed, `rank` is the index of the process, and `world` is the number of processes.
+    As in torch.distributed, `rank` is the index of the process, and `world_size` is the number of processes.
     """
 
     rank: int
-    world: int
+    world_size: int
 
 
 #: The share of a single process: all rows of the batch.
-WHOLE_BATCH = WorkerShard(rank=0, world=1)
+WHOLE_BATCH = WorkerShard(rank=0, world_size=1)
 
 
 class Runtime:
@@ -155,7 +155,7 @@ class Runtime:
             self._accelerator.wait_for_everyone()
 
     def autocast(self, precision: str) -> AbstractContextManager:
-        """Return a context manager in which networks are computed with this precision."""
+        """Return a context manager in which networks are computed in this precision."""
         if precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)

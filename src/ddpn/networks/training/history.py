@@ -1,4 +1,4 @@
-"""`History`: a record of what happened in each epoch of a training."""
+"""`History`: a record of what happened in each epoch of a training run."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from ddpn.storage.contents import JsonObject
 
 @dataclass
 class History:
-    """The history of a training.
+    """The history of a training run.
 
     Attributes
     ----------
@@ -18,7 +18,7 @@ class History:
     best_epoch, best_score : list
         The best epoch of each network, counted from 1, and its score.
     rollbacks : list of str
-        One sentence per rollback, in which a network returned to the start of an epoch after a non-finite loss.
+        One sentence per rollback. In a rollback, a network returns to the start of an epoch after a non-finite loss.
     stopped : str
         The reason why the training ended before its last epoch, or "" if it did not.
     interrupted : bool
@@ -38,7 +38,7 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """The total time of training and validation in seconds, including earlier sessions of a resumed training."""
+        """The total time of training and validation in seconds, including the time before an interruption."""
         return sum(record["seconds"] for record in self.epochs)
 
     def select_networks(self, networks: slice) -> "History":

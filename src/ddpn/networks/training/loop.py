@@ -60,10 +60,10 @@ def fit(
     model : CountModel
         The model, with weights that `reset` drew.
     train : CountRows of tensors, PerNetworkRows or StreamedRows
-        Training rows. `PerNetworkRows` contain training and validation rows for each network, and all networks then
-        keep the same epoch. `StreamedRows` are read during training.
+        Training rows. `PerNetworkRows` contain training and validation rows for each network. All networks then keep
+        the weights of the same epoch. `StreamedRows` are read during training.
     validation : CountRows of tensors, optional
-        Rows whose score selects each network's best epoch. Without them, the last epoch is kept.
+        Rows whose score selects each network's best epoch. Without them, the weights of the last epoch are kept.
     config : TrainingConfig
         The settings.
     augment : callable, optional
@@ -72,11 +72,12 @@ def fit(
         generator, which is seeded in every epoch. The original inputs may stay in CPU memory; only the changed copy
         must be on the device.
     runtime : Runtime, optional
-        The device and the processes of the training. Default: a GPU if there is one.
+        The device on which the model is trained, and the processes that share this work. Default: a GPU if there is
+        one.
     checkpoint : path, optional
         A file for the state of the training, written every `save_seconds` and on Ctrl-C. If the file exists and belongs
-        to this training, the training resumes from it. On a CPU, it then ends with the same weights, bit for bit, as an
-        uninterrupted training.
+        to the same training run, training continues from it. On a CPU, the final weights are then the same, bit for
+        bit, as without an interruption.
     save_seconds : float
         The time between two checkpoints.
     verbose : bool
@@ -87,7 +88,8 @@ def fit(
         Called after every epoch with a progress message.
     after_epoch : callable, optional
         Called after every epoch, in every process, with the number of completed epochs. The model then has the weights
-        of that epoch, so that they can be scored or saved. A resumed training repeats the calls since its checkpoint.
+        of that epoch, so that they can be scored or saved. When training continues after an interruption, the calls
+        since the checkpoint are repeated.
     clock : Clock, optional
         A time limit. When it is up, each network gets its best weights so far. If there is not enough time for all
         epochs, the learning rate falls faster. If no epoch was completed, a `TimeLimitError` is raised.
@@ -111,7 +113,7 @@ def fit(
             state.restore(saved)
 
     def save() -> None:
-        """Write a checkpoint with the state at the start of the current epoch, which a resumed training repeats."""
+        """Write a checkpoint of the state at the start of the current epoch, from which training can continue."""
         if path is not None and runtime.is_main:
             write(path, state.epoch_start.tensors, state.epoch_start.info | {"identity": identity})
 
@@ -146,7 +148,7 @@ def fit(
 
 
 class Training:
-    """A training in progress: the batches and the state, with a method that runs the next epoch."""
+    """A training run in progress: its batches and its state, and a method that runs the next epoch."""
 
     def __init__(
         self,
@@ -184,8 +186,8 @@ class Training:
             self.validation = self._make_batches("validation", train)
         elif validation is not None:
             self.validation = self._make_batches("validation", validation)
-        if self.batches.batch < runtime.shard.world:
-            processes = f"the number of processes, {runtime.shard.world}"
+        if self.batches.batch < runtime.shard.world_size:
+            processes = f"the number of processes, {runtime.shard.world_size}"
             raise ConfigError(f"batch_size must be at least {processes}, got batches of {self.batches.batch} rows.")
         self.steps = config.epochs * self.batches.steps
         self._captured: CapturedSteps | None = None
@@ -195,7 +197,8 @@ class Training:
     def _make_batches(self, name: str, source: Source) -> AnyBatches:
         """Validate rows and return batches of them on the device.
 
-        `name` is "train" or "validation". It selects the rows of each network from `PerNetworkRows`.
+        `name` is "train" or "validation". If `source` is `PerNetworkRows`, it selects their training or validation
+        rows.
         """
         shared: JsonObject = {"shard": self.runtime.shard, "accumulate": self.config.accumulate}
         if isinstance(source, StreamedRows):
@@ -215,10 +218,10 @@ class Training:
         return sample.map(lambda t: t.to(self.runtime.device))
 
     def describe_identity(self) -> JsonObject:
-        """Describe the settings, rows and initial weights that distinguish this training from others.
+        """Describe the settings, rows and initial weights that distinguish this training run from others.
 
-        It must be called before the first step. A checkpoint stores the description, so that it is only used to resume
-        the same training.
+        A checkpoint stores this description, so that only the same training run continues from it. Call this method
+        before the first step.
         """
         train, validation = self._sources
         head = {"name": self.model.head.name, "options": self.model.head.options}
@@ -251,9 +254,9 @@ class Training:
 
     def _run_epoch(self) -> str:
         started = time.perf_counter()
-        if self._captured is not None and not self._captured.is_ready():
+        if self._captured is not None and not self._captured.ensure_captured():
             self._captured = None
-        self.batches.begin(self.state.epoch)
+        self.batches.begin_epoch(self.state.epoch)
         with self._seed_generators():
             losses = self._train_epoch()
         scores = None
@@ -270,8 +273,8 @@ class Training:
     def _seed_generators(self) -> Iterator[None]:
         """Seed torch's global generator for the current epoch, and restore it when the `with` block ends.
 
-        Dropout and random changes of images use this generator. It is seeded in every epoch, so that a resumed training
-        draws the same numbers. Captured steps use the generator of their device instead.
+        Dropout and random changes of images use this generator. It is seeded in every epoch, so that training draws the
+        same numbers after an interruption. Captured steps use the generator of their device instead.
         """
         device = self.runtime.device
         if self._captured is not None:
@@ -307,8 +310,9 @@ class Training:
     def _get_schedule_step(self) -> int:
         """Return the index of the step that determines the learning rate.
 
-        It is the index of the current step, or a later one if the share of the time that has passed exceeds the share
-        of the steps. The learning rate then reaches its end when the time is up.
+        This is the index of the current step. If there is a time limit, and the share of the time that has passed is
+        larger than the share of the steps that are done, it is the index of a later step. The learning rate thus
+        reaches the end of its schedule when the time is up.
         """
         check_deadline()
         if self._clock is None:

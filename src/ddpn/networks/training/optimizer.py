@@ -21,7 +21,8 @@ class Optimizer:
     """AdamW with decoupled weight decay and an exponential average of the weights, for all networks as one tensor.
 
     Biases do not decay. `healthy` is a mask of the networks whose loss and gradient were finite in the last step. The
-    others do not learn from that step. On a CPU, their weights stay unchanged, because they are rolled back at once.
+    gradients of the other networks are replaced by zeros. On a CPU, the weights of these networks stay unchanged,
+    because they are rolled back at once.
     """
 
     def __init__(self, flat: FlatWeights, config: TrainingConfig) -> None:
@@ -41,14 +42,14 @@ class Optimizer:
         self._pieces = [list(t.view(-1).tensor_split(pieces)) for t in states]
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors by name on which later steps depend, except the learning rate."""
+        """Return all tensors, by name, on which later steps depend, except the learning rate."""
         named = {"values": self.flat.values, "exp_avg": self.exp_avg, "exp_avg_sq": self.exp_avg_sq}
         named |= {"step": self.step, "adam_steps": self.adam_steps}
         return named | ({"average": self.average} if self.config.ema else {})
 
     @torch.no_grad()
     def apply(self, loss: Tensor) -> None:
-        """Update the weights with the gradient in `flat.grad`, for networks with a finite loss and gradient.
+        """Take one step with the gradients in `flat.grad`, for networks with a finite loss and gradient.
 
         `loss` holds the loss of each network.
         """

@@ -1,4 +1,4 @@
-"""The state of a training, and reading checkpoints of it."""
+"""The state of a training run, and reading it from checkpoints."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -31,23 +31,23 @@ _BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
 
 
 class Snapshot(NamedTuple):
-    """A copy of the state of a training, as tensors and values that can be written as JSON."""
+    """A copy of the state of a training run: its tensors by name, and `info`, values that can be written as JSON."""
 
     tensors: dict[str, Tensor]
     info: JsonObject
 
     def buffers(self, prefix: str) -> dict[str, Tensor]:
-        """Return the buffers whose names start with `prefix`, without the prefix, as `Buffers.load` takes them."""
+        """Return the buffers whose names start with `prefix`, by their names without the prefix."""
         return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
 
 
 class State:
-    """Everything on which later epochs of a training depend, and the best weights of each network so far.
+    """The state of a training run: all that later epochs depend on, and the best weights of each network so far.
 
-    `epoch_start` is a copy of the state at the start of the current epoch. It is what checkpoints contain, and the
-    state to which a failed network or an interrupted training returns. With `has_validation`, each network keeps the
-    epoch with its best score; otherwise it keeps the last epoch. With `shares_epoch`, all networks keep the same epoch,
-    the one with the lowest mean score.
+    `epoch_start` is a copy of the state at the start of the current epoch. Checkpoints contain this copy. A network
+    whose loss is not finite returns to it, and so does an interrupted training run. If `has_validation`, each network
+    keeps the weights of the epoch with its best score, otherwise those of the last epoch. If `shares_epoch`, all
+    networks keep the weights of the same epoch, the one with the lowest mean score.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class State:
             self.flat.values.copy_(current)
 
     def complete_epoch(self, losses: list[float], scores: list[float] | None, **record: object) -> None:
-        """Add the epoch to the history, keep the weights of networks with a new best score, and start the next epoch.
+        """Add the epoch to the history, store the weights of networks with a new best score, and start the next epoch.
 
         `losses` and `scores` have one value per network. `record` holds further values for the history.
         """
@@ -146,7 +146,7 @@ class State:
         return Snapshot(tensors, info | {"history": self.history.as_dict()})
 
     def restore(self, saved: Snapshot) -> None:
-        """Restore the state from a copy."""
+        """Set the state to the copy `saved`."""
         tensors, info = saved
         for name, tensor in self.optimizer.tensors().items():
             # A checkpoint of a CPU has fewer copies of each counter than a GPU needs; all copies are equal.
@@ -166,9 +166,10 @@ class State:
     def roll_back(self, healthy: Tensor, find_failing_rows: Callable[[int], Sequence[int]], warns: bool = True) -> None:
         """Return networks with a non-finite loss or gradient to their state at the start of the epoch.
 
-        `healthy` is a mask of the other networks. `find_failing_rows` returns the rows whose loss is not finite, given
-        the index of a network. They are named in the warning, which is shown if `warns`, and in the `TrainingError`
-        that is raised after too many rollbacks. Networks that have stopped improving are rolled back without a warning.
+        `healthy` is a mask of the networks that are not rolled back. `find_failing_rows` takes the index of a network
+        and returns the rows with a non-finite loss. If `warns`, a warning names these rows. After too many rollbacks of
+        a network, a `TrainingError` that names them is raised. Networks that have stopped improving are rolled back
+        without a warning or an error.
         """
         for network in (~healthy).nonzero().flatten().tolist():
             rows = [] if self.has_stopped(network) else find_failing_rows(network)
@@ -192,9 +193,9 @@ class State:
 
 
 def read_checkpoint(path: Path, identity: JsonObject) -> Snapshot | None:
-    """Read the checkpoint of a training; return None if there is no file.
+    """Read the checkpoint of a training run; return None if there is no file.
 
-    Raise an `InputError` if the checkpoint belongs to another training.
+    Raise an `InputError` if the checkpoint belongs to another training run, with a different `identity`.
     """
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Validation during a training: the mean score of each network on the validation rows."""
+"""Validation during training: the mean score of each network on the validation rows."""
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ def compute_mean_scores(
     model.eval()
     sums = torch.zeros(2, model.n_networks, dtype=torch.float64, device=runtime.device)
     for number, part in enumerate(batches.in_order()):
-        if number % runtime.shard.world == runtime.shard.rank:
+        if number % runtime.shard.world_size == runtime.shard.rank:
             weight = torch.ones_like(part.y) if part.weight is None else part.weight
             first = part.X[:, 0] if batches.has_separate_rows else part.X
             with runtime.autocast(config.precision), threads_for(model.estimate_multiply_adds(first)):

@@ -1,7 +1,8 @@
-"""The weights of an ensemble as one tensor of shape (M, D), for M networks with D weights each, and its buffers.
+"""The weights of all networks of an ensemble as one tensor of shape (M, D), and the buffers of the model.
 
-The parameters of all modules are views of this tensor. So clipping, averaging, keeping the best epoch and rolling back
-a network are one operation each, and the optimizer updates a single tensor.
+M is the number of networks, and D the number of weights of one network. The parameters of all modules are views of this
+tensor. So clipping, averaging, keeping the best epoch and rolling back a network are one operation each, and the
+optimizer updates a single tensor.
 """
 
 from typing import NamedTuple
@@ -20,21 +21,25 @@ _PARAMETER_CONTAINERS = (nn.ParameterList, nn.ParameterDict)
 class _Weight(NamedTuple):
     """A parameter that every network has, such as the weights of a layer, with its values for all networks.
 
-    `tensors` holds a single tensor whose first axis numbers the networks, or one tensor per network.
+    `tensors` is a list with either a single tensor, which has the networks along its first axis, or one tensor per
+    network. `is_decayed` is True if weight decay applies to it.
     """
 
     tensors: list[nn.Parameter]
     n_networks: int
     is_decayed: bool
 
-    def to_rows(self, tensors: list[Tensor]) -> Tensor:
-        """Reshape values or gradients, given like `tensors`, to a matrix with one row per network."""
+    def to_matrix(self, tensors: list[Tensor]) -> Tensor:
+        """Convert `tensors`, such as values or gradients of the parameter, to a matrix with one row per network.
+
+        The argument has the same shapes as the field `tensors`.
+        """
         if len(tensors) == 1:
             return tensors[0].reshape(self.n_networks, -1)
         return torch.stack([tensor.reshape(-1) for tensor in tensors])
 
     def become_views(self, values: Tensor) -> None:
-        """Make the parameters views of a matrix of values, which has one row per network."""
+        """Turn the parameters into views of `values`, a matrix with one row per network."""
         stacked = len(self.tensors) == 1
         for parameter, part in zip(self.tensors, [values] if stacked else values, strict=True):
             parameter.data = part.view(parameter.shape)
@@ -43,15 +48,15 @@ class _Weight(NamedTuple):
 class FlatWeights:
     """The weights and the gradients of all networks as two tensors, `values` and `grad`, of shape (M, D).
 
-    M is the number of networks, and D their number of weights. `decayed` has shape (D,) and is 1 for weights that
-    decay, and 0 for biases and the scales of norms. The first axis of every trainable parameter must number the
-    networks, unless the parameter belongs to a `backbones.NetworkList`.
+    M is the number of networks, and D the number of weights of one network. `decayed` has shape (D,). It is 1 for
+    weights to which weight decay applies, and 0 for biases and the scales of norms. Every trainable parameter must have
+    the networks along its first axis, unless it belongs to a `backbones.NetworkList`.
     """
 
     def __init__(self, model: nn.Module, n_networks: int) -> None:
         self._weights = [*_find_stacked_weights(model, n_networks), *_find_looped_weights(model, n_networks)]
         self.parameters = [p for weight in self._weights for p in weight.tensors]
-        parts = [weight.to_rows([p.detach() for p in weight.tensors]) for weight in self._weights]
+        parts = [weight.to_matrix([p.detach() for p in weight.tensors]) for weight in self._weights]
         self.values = torch.cat(parts, dim=1)
         self.grad = torch.zeros_like(self.values)
         decayed = [torch.full_like(part[0], float(w.is_decayed)) for part, w in zip(parts, self._weights, strict=True)]
@@ -64,7 +69,7 @@ class FlatWeights:
         """Compute the gradient of a scalar loss and add it to `grad`. If `overwrites`, replace `grad` instead."""
         # `allow_unused`: a user's network may have weights that its forward pass does not use.
         gradients = iter(torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True))
-        parts = [weight.to_rows([next(gradients) for _ in weight.tensors]) for weight in self._weights]
+        parts = [weight.to_matrix([next(gradients) for _ in weight.tensors]) for weight in self._weights]
         if overwrites:
             torch.cat(parts, dim=1, out=self.grad)
         else:
@@ -120,9 +125,10 @@ def find_trained_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 class Buffers:
-    """The buffers of a model that training can change, by name, and the network to which each belongs.
+    """The buffers of a model that training can change, by name, and the network to which each of them belongs.
 
-    Buffers that all networks share, such as a table of constants, are included so that checkpoints contain them.
+    Some buffers belong to no network, because all networks share them, such as a table of constants. They are included
+    so that checkpoints contain them.
     """
 
     def __init__(self, model: nn.Module, n_networks: int) -> None:
@@ -136,7 +142,7 @@ class Buffers:
                 self._owned |= {f"{name}/{k}": (buffer[k], k) for k in range(n_networks)}
 
     def copy_values(self) -> dict[str, Tensor]:
-        """Return copies of the current values by name."""
+        """Return copies of the current values of the buffers, by name."""
         return {name: buffer.clone() for name, (buffer, _) in self._owned.items()}
 
     def load(self, values: dict[str, Tensor], network: int | None = None) -> None:
