@@ -131,7 +131,7 @@ def measure_trees(rows: int, columns: int, rounds: int = 5) -> Row:
     gc.collect()
     before = read_resident_bytes()
     growing = BoostedTrees(
-        StreamedData(rows_in_memory, rows_in_memory, chunks), rows_in_memory, 0, Settings(leaves=63, rate=0.1)
+        StreamedData(rows_in_memory, rows_in_memory, chunks), rows_in_memory, 0, Settings(leaves=63, learning_rate=0.1)
     )
     seconds, _ = time_call(lambda: [growing.grow() for _ in range(rounds)])
     gc.collect()

@@ -134,7 +134,7 @@ def fit_peer(cov_type: str = "nonrobust", **options):
 
 def test_coefficients_and_their_covariance_are_those_of_statsmodels():
     fit, peer = fit_poisson(), fit_peer()
-    intercept, *slopes = fit.coordinates.make_back_transform(True) @ fit.optimum.theta
+    intercept, *slopes = fit.standardization.make_back_transform(True) @ fit.optimum.theta
     np.testing.assert_allclose([intercept, *slopes], peer.params, rtol=1e-6)
     np.testing.assert_allclose(fit.covariances()[0], peer.cov_params(), rtol=1e-5)
     np.testing.assert_allclose(fit.covariances("robust")[0], fit_peer("HC0").cov_params(), rtol=1e-5)
@@ -162,7 +162,7 @@ def test_robust_covariances_allow_for_the_leverage_of_rows():
 
 def test_a_column_that_repeats_others_has_no_covariance_and_changes_none():
     plain, wide = fit_poisson(), fit_poisson(np.column_stack([X, X[:, 0] - 2.0 * X[:, 1], np.full(N, 3.0)]))
-    assert wide.coordinates.kept.tolist() == [True, True, False, False]
+    assert wide.standardization.kept.tolist() == [True, True, False, False]
     for kind in ("model", "robust", "HC3"):
         ours, theirs = wide.covariances(kind)[0], plain.covariances(kind)[0]
         np.testing.assert_allclose(ours[:3, :3], theirs, rtol=1e-5)
@@ -174,7 +174,7 @@ def test_deviations_are_those_of_standardised_columns():
     fit = fit_poisson()
     (deviations,) = fit.covariances()[1]
     rows = np.repeat(np.arange(N), COUNTS.astype(int))
-    columns = fit.coordinates.transform(X)[rows]
+    columns = fit.standardization.transform(X)[rows]
     peer = sm.GLM(Y[rows], sm.add_constant(columns), sm.families.Poisson(), exposure=EXPOSURE[rows]).fit(tol=1e-12)
     np.testing.assert_allclose(deviations, peer.bse, rtol=1e-5)
 
@@ -183,7 +183,7 @@ def test_deviations_are_those_of_standardised_columns():
 def test_a_penalised_fit_is_that_of_scikit_learn(alpha):
     """The penalty is alpha / 2 times the squared slopes beside the mean loss, of standardised columns in our fit."""
     fit = fit_poisson(exposure=None, alpha=alpha)
-    columns = fit.coordinates.transform(X)
+    columns = fit.standardization.transform(X)
     peer = PoissonRegressor(alpha=alpha, tol=1e-10, max_iter=1000).fit(columns, Y, sample_weight=COUNTS)
     np.testing.assert_allclose(fit.optimum.theta, [peer.intercept_, *peer.coef_], rtol=1e-4, atol=1e-6)
 
@@ -205,7 +205,7 @@ def test_raw_outputs_that_follow_no_column_are_constants():
     assert covariance.shape == (4, 4)
     assert [len(row) for row in deviations] == [3, 1]
     numeric = approx_fprime(fit.optimum.theta, lambda t: fit.objective.value_and_gradient(t)[1], 1e-6)
-    back = block_diag(fit.coordinates.make_back_transform(True), np.ones((1, 1)))
+    back = block_diag(fit.standardization.make_back_transform(True), np.ones((1, 1)))
     np.testing.assert_allclose(covariance, back @ np.linalg.inv(COUNTS.sum() * numeric) @ back.T, rtol=1e-2, atol=1e-6)
 
 

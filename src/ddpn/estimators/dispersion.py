@@ -125,7 +125,7 @@ def check_coefficients(
     quality : GoodnessOfFit
         The goodness of fit.
     """
-    kept, constant = fit.coordinates.kept, fit.coordinates.is_constant
+    kept, constant = fit.standardization.kept, fit.standardization.is_constant
     names, sentences = np.array(columns, dtype=object), []
     groups = {"Constant columns": constant, "Combinations of the columns before them": ~kept & ~constant}
     lost = [

@@ -1,6 +1,6 @@
-"""The registry of members: the kinds of models that predict count distributions and can be mixed.
+"""The registry of members: the types of models that predict count distributions and can be mixed.
 
-To add a kind of member, write a subclass of `Member` and register it: `MEMBERS["name"] = MyMember`. Listing the names
+To add a type of member, write a subclass of `Member` and register it: `MEMBERS["name"] = MyMember`. Listing the names
 in `MEMBERS` does not import the classes.
 """
 
@@ -32,23 +32,27 @@ MEMBERS = Registry(
 
 
 def list_mixable_members() -> list[str]:
-    """List the names of all members except "networks", which can be mixed or compared with the networks."""
+    """List the names of all members except "networks".
+
+    These members can be mixed with the networks, or compared with them.
+    """
     return [name for name in MEMBERS if name != "networks"]
 
 
 def format_member_label(name: str, member: "Member | type[Member]") -> str:
-    """Return the name of a member in tables and reports: its `label`, or else `name` with spaces for underscores.
+    """Return the display name of a member for tables and reports.
 
-    `member` is a fitted `Member` or its class.
+    It is the `label` of the member, if it has one, or else `name` with spaces for underscores. `member` is a fitted
+    `Member` or its class.
     """
     return member.label or name.replace("_", " ")
 
 
 def find_member_name(word: str, names: Iterable[str] = MEMBERS) -> str:
-    """Find the registered name of a member, given its name or its label in the leaderboard.
+    """Find the registered name of a member, given this name or the member's label in reports.
 
-    `word` is the user's input and `names` are the candidates. Raise a `ConfigError` with a suggestion if `word` matches
-    no candidate.
+    `word` is what the user wrote, and `names` are the registered names to compare it with. Raise a `ConfigError` with a
+    suggestion if `word` matches none of them.
 
     >>> find_member_name("trees"), find_member_name("Boosted trees")
     ('trees', 'trees')

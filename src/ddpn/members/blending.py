@@ -1,8 +1,8 @@
-"""Mix members, and choose their mixture weights by the CRPS of held-out rows.
+"""Mix members, and choose their mixture weights by the CRPS of held-out rows, to which they were not fitted.
 
-A member may predict several distributions per row, its components (`Member.predict_components`). They come as a list of
-batches. A batch of shape (rows, k) holds k components of each row, all with the same weight. Rows are predicted in
-blocks, to limit the use of memory.
+A member may predict several distributions per row, called its components (`Member.predict_components`). They are given
+as a list of batches. A batch is a distribution of batch shape (rows, k): it has k components per row, which have equal
+weights. Rows are predicted in blocks, to limit the use of memory.
 """
 
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ _MIN_WEIGHT = 0.005
 
 
 def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixture:
-    """Return the weighted mixture of several batches of distributions, row by row.
+    """Mix several batches of distributions, row by row, with the given weights.
 
-    Every batch has shape (rows, k), where k may differ; the mixture has shape (rows,). `weights` has one weight per
-    batch, which is divided equally among its k distributions. If only some batches are count distributions, the
-    continuous ones (such as Normals) are rounded to counts.
+    A batch has shape (rows, k), where k may differ between batches. The mixture has shape (rows,). `weights` has one
+    weight per batch. The weight of a batch is divided equally among its k distributions. If only some of the batches
+    are count distributions, the others (such as Normals) are rounded to counts.
     """
     if len(distributions) == 1:
         return Mixture(distributions[0])
@@ -50,10 +50,10 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
 
 
 def mix_members(components: Sequence[Sequence[Distribution]], weights: Sequence[float]) -> Mixture:
-    """Return the weighted mixture of several members, row by row.
+    """Mix the predictions of several members, row by row, with the given mixture weights.
 
-    `components` holds the batches of components of each member, and `weights` the mixture weight of each member, which
-    is divided equally among its batches.
+    `components` has one entry per member: a list of batches of distributions. A batch has shape (rows, k). `weights`
+    has one mixture weight per member. The weight of a member is divided equally among its batches.
     """
     weighted_batches = [
         (batch, weight / len(batches)) for batches, weight in zip(components, weights, strict=True) for batch in batches
@@ -61,10 +61,10 @@ def mix_members(components: Sequence[Sequence[Distribution]], weights: Sequence[
     return mix([batch for batch, _ in weighted_batches], [weight for _, weight in weighted_batches])
 
 
-def stack_components(batches: Sequence[Distribution]) -> Any:
-    """Combine the components of a member into one batch of shape (rows, k) with equal weights.
+def combine_components(batches: Sequence[Distribution]) -> Any:
+    """Combine a member's batches of distributions into one batch of shape (rows, k) with equal weights.
 
-    If the batches have different families or sizes, return their mixture instead, as a batch of shape (rows, 1).
+    If the batches have different families or sizes, their mixture is returned instead, as a batch of shape (rows, 1).
     """
     joined = join_stacks(batches)
     if len(joined) == 1 and len({batch.batch_shape[-1] for batch in batches}) == 1:
@@ -85,7 +85,7 @@ class MixtureScores:
     G_ij = 2 (c_i + c_j) - 4 c_ij. Then the mixture with weights w has exactly the CRPS sum_i w_i c_i - sum_{i<j} w_i
     w_j G_ij.
 
-    `blocks` holds the rows to score, divided into blocks.
+    `blocks` holds the rows to score, as several `CountRows` that are scored one after the other.
     """
 
     def __init__(self, blocks: Sequence[CountRows]) -> None:
@@ -99,12 +99,15 @@ class MixtureScores:
         return np.concatenate([block.weight_or_ones for block in self.blocks])
 
     def add(self, components: BlockComponents, n_components: int | None = None) -> None:
-        """Score a new member, alone and mixed with each member added before.
+        """Score a new member, alone and mixed with each member that was added before.
 
-        `components` holds its batches of components for every block. Continuous distributions, such as Normals, are
-        rounded to counts. `n_components` is the number of components with which the member predicts new rows. A
-        cross-fitted member has more components for new rows than for held-out rows, which only one of its copies
-        predicts. Its CRPS with all components is then estimated.
+        `components` has one entry per block of scored rows: the member's batches of distributions for these rows.
+        Continuous distributions, such as Normals, are rounded to counts.
+
+        `n_components` is the number of distributions per row with which the member predicts new rows. For a
+        cross-fitted member, it is larger than the number for the scored rows: a held-out row is predicted by a single
+        copy of the member, but a new row by all copies. The scores are then adjusted to those that all copies would
+        have.
         """
         components = [list(map(discretize, batches)) for batches in components]
         n, ensemble_gain = len(self.members), np.zeros(self.raw_member_crps.shape[1])
@@ -128,17 +131,17 @@ class MixtureScores:
 
     @property
     def member_crps(self) -> np.ndarray:
-        """The CRPS of each member on each row. Shape: (members, rows)."""
+        """The CRPS of each member on each scored row. Shape: (members, rows)."""
         return self.raw_member_crps - self.ensemble_gain
 
     def _estimate_ensemble_gain(
         self, components: BlockComponents, mixture_crps: np.ndarray, n_scored: int, n_components: int
     ) -> np.ndarray:
-        """Estimate by how much the CRPS of each row would fall with `n_components` instead of `n_scored` components.
+        """Estimate how much lower each row's CRPS would be with `n_components` instead of `n_scored` distributions.
 
-        If D is the mean distance between two components, the CRPS of a mixture of k components is their mean CRPS minus
-        (k - 1) / (2 k) D. `mixture_crps` is the CRPS of each row for the mixture of the `n_scored` components in
-        `components`. The result has shape (rows,).
+        The CRPS of an equal mixture of k distributions is their mean CRPS minus (k - 1) / (2 k) D, where D is the mean
+        distance between two of them. `components` has the `n_scored` distributions per row, and `mixture_crps` the CRPS
+        of their mixture for each row. The result has shape (rows,).
         """
         singles = [
             self._score_blocks([[_select_component(batches, j) for batches in components]], [1.0])
@@ -148,7 +151,10 @@ class MixtureScores:
         return distance * ((n_components - 1.0) / (2.0 * n_components) - (n_scored - 1.0) / (2.0 * n_scored))
 
     def _score_blocks(self, members: Sequence[BlockComponents], weights: Sequence[float]) -> np.ndarray:
-        """Compute the CRPS of each row for a mixture of members, given their components and mixture weights."""
+        """Compute the CRPS of each row for a mixture of members.
+
+        `members` has the components of each member, and `weights` the mixture weight of each member.
+        """
         scores = []
         for sample, *components in zip(self.blocks, *members, strict=True):
             check_deadline()
@@ -157,13 +163,13 @@ class MixtureScores:
         return np.concatenate(scores)
 
     def compute_crps(self, weights: np.ndarray) -> np.ndarray:
-        """Compute the CRPS of each row for the mixture of all members with these mixture weights."""
+        """Compute the CRPS of each row for the mixture of all added members with the mixture weights `weights`."""
         return weights @ self.member_crps - np.einsum("i,j,ijr->r", weights, weights, self.pair_gain)
 
     def minimize_crps(self, row_weights: np.ndarray) -> np.ndarray:
         """Find the mixture weights with the smallest weighted mean CRPS, a convex problem on the simplex.
 
-        `row_weights` holds the weight of each row in this mean. They must add up to 1.
+        `row_weights` has the weight of each row in this mean. These weights must add up to 1.
         """
         crps, gain = self.member_crps @ row_weights, self.pair_gain @ row_weights
         symmetric_gain, n = gain + gain.T, len(crps)
@@ -181,9 +187,9 @@ class MixtureScores:
 
 
 def _select_component(batches: Sequence[Distribution], index: int) -> list[Distribution]:
-    """Select one component of each row from a list of batches, and return it as a batch of shape (rows, 1).
+    """Select one component of each row, and return it in a list with a single batch of shape (rows, 1).
 
-    `index` counts from 0 and continues from one batch to the next.
+    `index` is the number of the component. Components are numbered from 0, first those of the first batch.
     """
     for batch in batches:
         rows, k = batch.batch_shape
@@ -195,13 +201,13 @@ def _select_component(batches: Sequence[Distribution], index: int) -> list[Distr
 
 
 def choose_mixture_weights(scores: MixtureScores, row_weights: np.ndarray) -> np.ndarray:
-    """Choose mixture weights by held-out CRPS, shrunk towards equal weights.
+    """Choose mixture weights by the CRPS of held-out rows, shrunk towards equal weights.
 
-    `row_weights` holds the sample weight of each row. A few hundred rows determine mixture weights poorly, and members
-    whose epochs were chosen on the same rows look better than they are. The best weights are therefore moved towards
-    equal weights, as far as the mean CRPS is at most half a standard error worse, by the paired differences of rows.
-    This follows the one-standard-error rule of Breiman, Friedman, Olshen and Stone (1984), with equal weights as the
-    simplest model.
+    `row_weights` has the sample weight of each row. A few hundred rows determine mixture weights poorly. Moreover, a
+    member that chose its number of epochs on the same rows has a CRPS that is too good. The weights with the smallest
+    mean CRPS are therefore moved towards equal weights, as far as the mean CRPS rises by at most half a standard error
+    of this rise. This follows the one-standard-error rule of Breiman, Friedman, Olshen and Stone (1984), with equal
+    weights as the simplest model. Weights below 0.005 are set to 0.
     """
     share = row_weights / row_weights.sum()
     best = scores.minimize_crps(share)

@@ -29,9 +29,9 @@ class Constant(Member):
     Parameters
     ----------
     head : Head
-        The likelihood.
+        The likelihood, which converts raw outputs to a distribution.
     raw : Tensor, shape (head.n_raw,)
-        The fitted inputs of the head, such as log mu and log alpha, which all rows share.
+        The fitted raw outputs, such as log mu and log alpha. They are the same for all rows.
     unit : float
         The reference exposure: exposures are divided by this number.
 
@@ -66,8 +66,8 @@ class Constant(Member):
     ) -> Self:
         """Fit one distribution to the counts of all rows by maximum likelihood.
 
-        `head` is the likelihood. If it is None, all baseline likelihoods (`Head.is_baseline`) are fitted, and the one
-        with the lowest negative log-likelihood is kept. `validation`, `seed` and `clock` are ignored.
+        `head` is the likelihood. If it is None, every likelihood with `is_baseline=True` is fitted, and the one with
+        the lowest negative log-likelihood is kept. `validation`, `seed` and `clock` are ignored.
         """
         kinds = [kind for kind in HEADS.values() if kind.is_count and kind.is_baseline and not kind.exposure_is_total]
         candidates = [make_head(kind.name) for kind in kinds] if head is None else [head]

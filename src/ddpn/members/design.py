@@ -43,7 +43,7 @@ class Design:
 
     @classmethod
     def from_table(cls, table: ColumnTable) -> Self:
-        """Create the design for a training table, from its columns and the levels that occur in them.
+        """Create the design of a training table from its columns and the levels that occur in them.
 
         The table must not contain missing values (see `check_complete`).
         """
@@ -90,15 +90,18 @@ class Design:
 
 
 def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Convert the levels of each categorical column from lists, as read from JSON, to tuples of strings."""
+    """Convert the levels of each categorical column from lists to tuples of strings.
+
+    `fields` maps names of columns to lists of levels, as read from JSON.
+    """
     return {name: tuple(map(str, levels)) for name, levels in fields.items()}
 
 
 def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
-    """Raise an `InputError` if the table has missing values, because they have no coefficient.
+    """Raise an `InputError` if the table has missing values, which a design matrix cannot represent.
 
-    The message names the columns and rows. `labels` holds the names of the rows, and `remedy` is a phrase on what the
-    user can do.
+    The message names the columns and rows. `labels` has the names of the rows. `remedy` is a phrase that tells the user
+    what to do.
     """
     missing = {column.name: column.is_missing for column in table}
     missing = {name: mask for name, mask in missing.items() if mask.any()}

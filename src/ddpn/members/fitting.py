@@ -1,4 +1,4 @@
-"""Fit one member within a time limit, in this process or as jobs.
+"""Fit one member within a time limit, in this process or as jobs that may run in parallel.
 
 Under a time limit, a member is first fitted to a sample of the training rows. If time is left, it is fitted again to
 more rows.
@@ -30,12 +30,15 @@ TIME_IS_UP = "the time budget is too short"
 
 
 def is_member_error(error: Exception) -> bool:
-    """Return True if the member's method failed, rather than the user's input or the machine (files, memory)."""
+    """Return True if a fit failed because of the model itself, such as an error of its optimiser.
+
+    Return False for errors in the user's input and for errors of the machine (files, memory).
+    """
     return isinstance(error, JobError) or not isinstance(error, DDPNError | OSError | MemoryError)
 
 
 def describe_member_error(error: Exception) -> str:
-    """Describe an error in the fit of a member, to explain why the mixture does without this member."""
+    """Describe the error that a member's fit raised, as the reason why the mixture is fitted without this member."""
     return str(error).removesuffix(".") if isinstance(error, JobError) else f"it raised {describe_error(error)}"
 
 
@@ -44,8 +47,8 @@ class MemberFit:
     """The result of fitting a member: the member and its fitting time in seconds, or the reason why the fit failed.
 
     `n_rows` is the number of training rows, or None if there was no time limit. `error` is the exception that ended the
-    fit, if any. `is_interrupted` is True if the user pressed Ctrl-C; `member` may then still hold the best result so
-    far.
+    fit, if any. `is_interrupted` is True if the user pressed Ctrl-C. In this case, `member` is the best result so far,
+    or None.
     """
 
     member: Member | None = None
@@ -91,9 +94,11 @@ class MemberFitter:
         self._fits: dict[int, MemberJobs] = {}
 
     def fit(self, spec: MemberSpec, members_left: int) -> MemberFit:
-        """Fit a member to as many rows as the time limit allows, estimated from a fit to fewer rows.
+        """Fit a member to as many training rows as the time limit allows.
 
-        `members_left` is the number of members, including this one, that share the remaining time.
+        The member is first fitted to a sample of the rows. The time that this takes determines to how many rows it is
+        fitted next. Without a time limit, it is fitted to all rows at once. `members_left` is the number of members,
+        including this one, that share the remaining time.
         """
         total, started = len(self.folds.train), time.monotonic()
         has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
@@ -128,7 +133,7 @@ class MemberFitter:
         return replace(fit, n_rows=rows)
 
     def _start_clock(self, spec: MemberSpec, members_left: int) -> Clock:
-        """Start the clock of one member, with its share of the remaining time; a baseline has no limit."""
+        """Return a clock that limits one member to its share of the remaining time. Baselines have no limit."""
         if spec.is_baseline:
             return NO_LIMIT  # it takes almost no time, and is the model if nothing else can be fitted
         # Jobs run at the same time.
@@ -141,9 +146,9 @@ class MemberFitter:
         return max(_MIN_ROWS, int(guess))
 
     def _sample_rows(self, rows: int) -> Folds:
-        """Return `Folds` with a random sample of about `rows` training rows. Groups are kept whole.
+        """Draw a random sample of about `rows` training rows, and return it as `Folds`. Groups are kept whole.
 
-        If `rows` is at least the number of training rows, or if the sample would miss a fold, return all rows.
+        Return all rows if `rows` is at least the number of training rows, or if the sample has no row of some fold.
         """
         train, fold_numbers = self.folds.train, self.folds.fold_numbers
         if rows >= len(train):
@@ -155,10 +160,10 @@ class MemberFitter:
         return replace(self.folds, train=train.rows(chosen), fold_numbers=sampled_folds)
 
     def _fit_to_rows(self, spec: MemberSpec, rows: int, clock: Clock) -> MemberFit:
-        """Fit a member to a sample of about `rows` training rows within the limit of `clock`.
+        """Fit a member to a sample of about `rows` training rows within the time limit of `clock`.
 
-        If the fit fails, the returned `MemberFit` has no member, but the reason. Errors that are not the member's fault
-        are raised.
+        If the model itself fails or cannot be fitted in time, the result has a `reason` instead of a `member`. Errors
+        in the user's input and errors of the machine are raised.
         """
         started = time.monotonic()
         try:
@@ -181,10 +186,11 @@ class MemberFitter:
         return MemberFit(member, seconds, is_interrupted=member.interrupted)
 
     def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, rows: int, clock: Clock) -> tuple[Member, float]:
-        """Fit a member to a sample of `rows` training rows as a job; return the member and its fitting time in seconds.
+        """Fit a member to a sample of about `rows` training rows as a job.
 
-        The first call for a number of rows starts the jobs of all members that do not depend on the results of others,
-        so that they run in parallel. Later calls only collect the results.
+        Return the member and its fitting time in seconds. The first call with a number of rows also fits all other
+        members in parallel, except baselines and larger versions of other members. Later calls with this number of rows
+        return their results.
         """
         if rows not in self._fits:
             self._fits[rows] = MemberJobs(jobs, self._sample_rows(rows), self.seed)

@@ -3,7 +3,7 @@
 Rows are used as follows when a mixture is fitted:
 
 - **Without validation rows** (up to 5,000 training rows), members are cross-fitted. The training rows are divided into
-  five folds; groups of rows stay together. For each fold, a copy of the whole member, including its encoder, column
+  five folds, and groups of rows stay together. For each fold, a copy of the whole member, including its encoder, column
   selection and settings, is fitted to the rows of the other folds. Each copy predicts the fold that it left out. New
   rows are predicted by the mixture of all copies.
 - **With validation rows**, a member is fitted once, to the training rows, and predicts the validation rows.
@@ -13,14 +13,15 @@ decide whether distributions are recalibrated, and to calibrate intervals. Witho
 out-of-fold scores. A fold is then scored by the copies that left it out, and the mixture weights, the recalibration map
 and the interval levels are fitted to the held-out predictions of the other folds.
 
-This is cross-fitting of one level. The weights, map and levels of a fold use no count of that fold, but the copies that
-predicted the other folds were fitted to it. Only nested cross-validation, with copies that leave out two folds each,
-would avoid this. Weights, map and levels are a handful of numbers, shrunk towards equal weights, the identity and the
-nominal coverage, and new rows have about the same scores (tests/soundness/test_verdict.py).
+Cross-fitting has only one level here. The weights, map and levels of a fold use no count of that fold, but the copies
+that predicted the other folds were fitted to it. Only nested cross-validation, with copies that leave out two folds
+each, would avoid this. The effect is small: weights, map and levels are a handful of numbers, which are shrunk towards
+equal weights, the identity and the nominal coverage. Out-of-fold scores are therefore about the same as scores of new
+rows (tests/soundness/test_verdict.py).
 
-Held-out rows determine two more things: the epoch that each training of networks keeps (one number, chosen by the mean
-score of all rows), and whether a recalibration map is used. Everything with many parameters, such as the encoding of
-columns, splits of trees and weights of networks, is learned from the other rows alone. No member is fitted again after
+Held-out rows determine two more things: the epoch whose weights networks keep (one number, chosen by the mean score of
+all rows), and whether a recalibration map is used. Everything with many parameters, such as the encoding of columns,
+splits of trees and weights of networks, is learned from the other rows alone. No member is fitted again after
 calibration. Test rows are used for scores only.
 """
 
@@ -34,7 +35,7 @@ from typing import Self
 import numpy as np
 from torch.distributions import Distribution
 
-from ddpn.members.blending import stack_components
+from ddpn.members.blending import combine_components
 from ddpn.members.member import Member, MemberSpec, NotApplicableError
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, SMALL_TABLE_ROWS, assign_folds, draw_held_out_rows
@@ -55,7 +56,8 @@ _FACTS, _MEMBER = "facts.json", "member/"
 class Folds:
     """The training rows and the held-out rows: either validation rows, or each fold of the training rows in turn.
 
-    `fold_numbers` holds the fold of each training row, from 0, if members are cross-fitted; otherwise it is None.
+    If members are cross-fitted, `fold_numbers` has the fold of each training row, numbered from 0. Otherwise it is
+    None.
     """
 
     train: CountRows
@@ -89,7 +91,10 @@ class Folds:
 
     @property
     def held_out(self) -> list[CountRows]:
-        """The held-out rows: one item per fold, or the validation rows as the only item; empty without either."""
+        """The held-out rows: one item per fold, or the validation rows as the only item.
+
+        The list is empty if there are neither folds nor validation rows.
+        """
         if self.fold_numbers is None:
             return [] if self.validation is None else [self.validation]
         return [self.train.rows(self.fold_numbers == k) for k in range(int(self.fold_numbers.max()) + 1)]
@@ -97,8 +102,8 @@ class Folds:
     def fit(self, spec: MemberSpec, seed: int, clock: Clock = NO_LIMIT) -> Member:
         """Fit a member to the training rows.
 
-        With folds, fit one copy per fold to the rows of the other folds, and return the copies as a `CrossFitted`
-        member.
+        If there are folds, one copy of the member is fitted per fold, to the rows of the other folds. The copies are
+        returned as a `CrossFitted` member.
         """
         if self.fold_numbers is None:
             return spec.fit(self.train, self.validation, seed, clock)
@@ -121,9 +126,9 @@ def get_fold_copies(member: Member) -> Sequence[Member]:
 
 
 def collect_levels(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
-    """Collect the levels of each categorical column that at least one of the members can tell apart.
+    """Collect the levels of each categorical column that at least one of the members distinguishes.
 
-    The levels of the first member come first, in its order; levels that only later members have follow.
+    The levels of the first member come first, in its order. Then come the levels that only later members distinguish.
     """
     levels_by_name: dict[str, dict[str, None]] = {}
     for fitted in (fitted for member in members for fitted in get_fold_copies(member)):
@@ -133,7 +138,10 @@ def collect_levels(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
 
 
 class CrossFitted(Member):
-    """A cross-fitted member: the equal mixture of copies, of which copy k was fitted to all rows outside fold k."""
+    """A cross-fitted member: copies of a member, whose predictions are mixed with equal weights.
+
+    Copy k was fitted to all rows outside fold k.
+    """
 
     def __init__(self, copies: Sequence[Member]) -> None:
         self.copies = list(copies)
@@ -159,12 +167,12 @@ class CrossFitted(Member):
         return [part for copy in self.copies for part in copy.predict_components(X, exposure)]
 
     def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
-        return stack_components(self.predict_components(X, exposure))
+        return combine_components(self.predict_components(X, exposure))
 
     def get_facts(self) -> JsonObject:
-        """Return the facts of the copies, see `Member.get_facts`.
+        """Return facts about the copies, such as their numbers of trees; see `Member.get_facts`.
 
-        A fact is a single value if all copies agree, else a list with the value of each copy.
+        A value that all copies have in common is given once. Otherwise, a list has the value of each copy.
         """
         copy_facts = [copy.get_facts() for copy in self.copies]
         values = {name: [facts.get(name) for facts in copy_facts] for name in copy_facts[0]}
@@ -184,7 +192,7 @@ class CrossFitted(Member):
 def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
     """Load a member, cross-fitted or not, from the files that its `state` method returned.
 
-    `kind` is the class of the member, or of its copies if it is cross-fitted.
+    `kind` is the class of the member. For a cross-fitted member, it is the class of the copies.
     """
     copy_files: dict[int, dict[str, bytes]] = {}
     for name, content in files.items():
@@ -203,10 +211,11 @@ def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
 class JobOptions:
     """Options for fitting members as jobs.
 
-    `n_jobs` determines where jobs run (see `ddpn.runtime.jobs.run`). `store`, if given, saves finished fits, so that
-    they are not repeated after an interruption. A saved fit is identified by its rows, its seed and `about`: everything
-    else that the fit depends on, as a value that can be written as JSON. `on_step` is called with a message after each
-    finished fit.
+    - `n_jobs`: where the jobs run, such as the number of processes or a cluster (see `ddpn.runtime.jobs.run`).
+    - `store`: if given, it saves finished fits, so that they are not repeated after an interruption.
+    - `about`: a value that can be written as JSON. A saved fit is identified by its rows, its seed and `about`, which
+      must therefore contain everything else that the fit depends on.
+    - `on_step`: called with a message after each finished fit.
     """
 
     n_jobs: Where
@@ -228,8 +237,8 @@ class MemberJobs:
     def fit(self, name: str, specs: Sequence[MemberSpec], clock: Clock) -> Member:
         """Return the fitted member called `name`, or raise the error of its fit.
 
-        On the first request, all members in `specs` that are not fitted yet are fitted in parallel. Their fits should
-        stop by themselves at the soft deadline of `clock`, and are terminated at its hard deadline.
+        On the first request, all members in `specs` that are not fitted yet are fitted in parallel. A fit should stop
+        by itself at the soft deadline of `clock`, and is terminated at its hard deadline.
         """
         if name not in self._outcomes:
             self._fit_all([spec for spec in specs if spec.name not in self._outcomes], clock)
@@ -277,9 +286,10 @@ class MemberJobs:
 
 
 def fit_member(folds: Folds, spec: MemberSpec, seed: int, fold: int | None, clock: Clock) -> dict[str, bytes]:
-    """Fit a member, or only its copy that leaves out fold number `fold`. A job runs this function.
+    """Fit a member, or only its copy that leaves out fold number `fold` if this is given. A job runs this function.
 
-    Return the files of the member, and a JSON file with the fitting time in seconds and the warnings.
+    Return contents of files by file name: the files of the fitted member, and a JSON file with the fitting time in
+    seconds and the warnings.
     """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, clock.limit():

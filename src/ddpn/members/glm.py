@@ -1,7 +1,8 @@
 """Generalised linear models (GLMs) as members, fitted by an exact optimiser.
 
-The inputs of a likelihood's head, its raw outputs, are linear in the columns or constant. The Double Poisson has two
-raw outputs: log mu and log gamma.
+A likelihood has one or more raw outputs: unbounded numbers that determine the distribution. In a GLM, each raw output
+is constant or linear in the columns. The Double Poisson has two raw outputs: log mu and log gamma, where 1 / gamma is
+the dispersion.
 """
 
 import json
@@ -32,22 +33,23 @@ _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
 class GLM(Member):
     """A GLM in which every parameter of the distribution, including the dispersion, is linear on its link scale.
 
-    The columns are standardised numbers and indicators of levels and missing values. Slopes have normal priors (a ridge
-    penalty), which prevent extreme predictions when a table has few rows and many columns. To protect the mixture from
-    rows far outside the training data, each raw output (linear predictor) is clipped to its range on the training rows.
+    The inputs are standardised numbers, indicators of levels and indicators of missing values. Slopes have normal
+    priors (a ridge penalty), which prevent extreme predictions when a table has few rows and many columns. To protect
+    the mixture from rows far outside the training data, each raw output (linear predictor) is clipped to its range on
+    the training rows.
 
     Parameters
     ----------
     head : Head
-        The likelihood.
+        The likelihood, which converts raw outputs to a distribution.
     linear : LinearPredictor
-        The fitted linear function that maps a row to the raw outputs of the head.
+        The fitted linear function from a row to its raw outputs (linear predictors), such as log mu.
     unit : float
         The reference exposure: exposures are divided by this number.
     encoder : FeatureEncoder, optional
-        Converts tables to a matrix; None with a `design`.
+        Converts tables to a matrix. None if `design` is given.
     design : Design, optional
-        Converts tables to a matrix for a `CountGLM`, with a reference level per categorical column.
+        Converts tables to a matrix in which every categorical column has a reference level, as `CountGLM` needs it.
     low, high : array, shape (head.n_raw,), optional
         The bounds to which each raw output is clipped in predictions. Default: no bounds.
     """
@@ -63,6 +65,7 @@ class GLM(Member):
     #: line helps least with many columns.
     max_rows: ClassVar[float] = 20_000
     max_columns: ClassVar[float] = 300
+    #: True if raw outputs are clipped to their range on the training rows.
     is_clipped: ClassVar[bool] = True
 
     def __init__(
@@ -104,10 +107,11 @@ class GLM(Member):
         other_heads: Sequence[Head] = (),
         is_rough: bool = False,
     ) -> Self:
-        """Fit the GLM of the likelihood `head`, with ridge penalties on the slopes.
+        """Fit the GLM with the likelihood `head`, with ridge penalties on the slopes.
 
-        If some counts are censored, the GLMs of `other_heads` are fitted as well, and the one with the highest
-        likelihood is returned. If `is_rough`, the optimiser stops early, which is accurate enough for predictions.
+        If some counts are censored, GLMs with the likelihoods `other_heads` are fitted as well, and the GLM under which
+        the recorded counts are most probable is returned. If `is_rough`, the optimiser stops early, which is accurate
+        enough for predictions.
         """
         head = make_head(cls.default_likelihood) if head is None else head
         train = train.rows(train.has_weight)
@@ -152,9 +156,9 @@ class GLM(Member):
         """Compute the ridge penalty on the slopes of each raw output.
 
         The penalty corresponds to normal priors with the standard deviations `prior_deviations`. Because it is added to
-        the mean loss over the rows, it is divided by the number of rows. A row of weight 3 counts as three rows.
-        Normalised weights may add up to less than the effective sample size, (sum w)^2 / sum w^2, which is then used
-        instead of their sum.
+        the mean loss of the rows, it is divided by the number of rows. A row of weight 3 counts as three rows, so this
+        number is the sum of the weights. If the effective sample size, (sum w)^2 / sum w^2, is larger, it is used
+        instead: weights that are normalised may have a small sum.
         """
         effective_rows = max(weight.sum(), weight.sum() ** 2 / (weight @ weight))
         first, others = (1.0 / (effective_rows * deviation**2) for deviation in cls.prior_deviations)
@@ -173,7 +177,10 @@ class GLM(Member):
         return {} if self.encoder is None else self.encoder.levels
 
     def raw(self, X: ColumnTable) -> Tensor:
-        """Compute the raw outputs of each row, such as log mu and log gamma. Shape: (rows, 1, head.n_raw)."""
+        """Compute the raw outputs (linear predictors) of each row, such as log mu and log gamma.
+
+        Shape: (rows, 1, head.n_raw). The second axis has length 1 because a GLM predicts one distribution per row.
+        """
         if self.design is not None:
             inputs = self.design.read(X)
         else:
@@ -216,7 +223,7 @@ class GLM(Member):
 
 
 def _find_likeliest_fit(heads: Sequence[Head], fits: Sequence[LinearFit], inputs: np.ndarray, sample: CountRows) -> int:
-    """Return the index of the fit with the highest weighted likelihood of the counts in `sample`."""
+    """Return the index of the fit under which the counts in `sample` have the highest weighted likelihood."""
     rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones
     with torch.no_grad():
         losses = [
@@ -227,10 +234,10 @@ def _find_likeliest_fit(heads: Sequence[Head], fits: Sequence[LinearFit], inputs
 
 
 class PoissonGLM(GLM):
-    """A Poisson regression with log link, the usual baseline.
+    """A Poisson regression with log link, the usual model to compare others with.
 
-    A small ridge penalty keeps the coefficients of rare levels finite. It is a Poisson GLM whatever the likelihood of
-    the other members.
+    A small ridge penalty, `alpha`, keeps the coefficients of rare levels finite. The likelihood is always Poisson, even
+    if other members have another one.
 
     Parameters
     ----------

@@ -3,9 +3,10 @@
 The predictions are used to choose mixture weights, recalibration maps and interval levels, to compute out-of-fold
 scores, and to warn of heavy tails. `ddpn.members.folds` explains which rows are held out.
 
-Held-out rows are divided into disjoint parts. With cross-fitted members, each part is a fold. Calibration is fitted to
-some parts and tested on another one. A block is a set of rows of one part that are predicted together, represented by
-the ascending positions of these rows. The components of a member are the distributions whose mixture it predicts.
+Held-out rows are divided into disjoint parts. If members are cross-fitted, each part is a fold. Calibration is fitted
+to some parts and tested on another one. A block is a set of rows of one part that are predicted together. It is
+represented by an ascending array of the positions of these rows. The components of a member are the distributions whose
+mixture it predicts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,27 +34,27 @@ class MemberPredictions:
     """Held-out rows and the distributions that members predict for them, computed on first use.
 
     Members are added by `add`. The rows are divided into disjoint parts, so that calibration can be cross-fitted: for
-    example, a recalibration map is fitted to all parts but one and tested on that one. With cross-fitted members, the
-    parts are the folds, and each fold is predicted by the copy of a member that left it out. Otherwise no member was
-    fitted to the rows, and the parts are random.
+    example, a recalibration map is fitted to all parts but one and tested on that one. If members are cross-fitted, the
+    parts are the folds, and each fold is predicted by the copy of a member that was fitted without it. Otherwise, no
+    member was fitted to any of the rows, and the parts are random.
 
     Parameters
     ----------
     rows : CountRows
-        The held-out rows, with bounds of the counts if there are any (`CountRange.apply`).
+        The held-out rows. They include the bounds of counts, if counts are bounded (`CountRange.apply`).
     part : array of int
-        The part to which each row belongs, numbered from 0.
+        The number of the part to which each row belongs, from 0.
     is_crossed : bool
         True if the parts are folds of cross-fitted members.
     seed : int
-        The seed with which rows are drawn if there is not enough time for all of them.
+        The seed for drawing some of the rows if there is not enough time for all of them.
     table : ColumnTable, optional
         The parsed inputs of the rows, if they are already parsed.
 
     Attributes
     ----------
     part : array of int
-        The part to which each row belongs, after the rows were sorted by part.
+        The number of the part to which each row belongs, after the rows were sorted by part.
     source : array of int
         The position that each sorted row has in the `rows` argument.
     """
@@ -74,17 +75,19 @@ class MemberPredictions:
 
     @classmethod
     def from_rows(cls, rows: CountRows, seed: int = 0, table: ColumnTable | None = None) -> Self:
-        """Create predictions of rows to which no member was fitted. The parts are random, but groups stay together.
+        """Create an object for predictions of rows to which no member was fitted. Members are added later, by `add`.
 
-        `table` holds the parsed inputs of the rows, if they are already parsed.
+        The rows are divided into random parts, between which calibration is cross-fitted. Groups stay together. `table`
+        has the parsed inputs of the rows, if they are already parsed.
         """
         return cls(rows, assign_folds(len(rows), FOLDS, seed, rows.group), False, seed, table)
 
     @classmethod
     def from_folds(cls, folds: Folds, seed: int = 0) -> Self:
-        """Create predictions of the rows that `folds` holds out.
+        """Create an object for predictions of the held-out rows of `folds`. Members are added later, by `add`.
 
-        These are all training rows, with the folds as parts, or the validation rows, with random parts.
+        Calibration is cross-fitted between disjoint parts of the rows. If there are folds, the rows are all training
+        rows, and the parts are the folds. Otherwise, the rows are the validation rows, and the parts are random.
         """
         if folds.fold_numbers is not None:
             return cls(folds.train, folds.fold_numbers, True, seed)
@@ -96,11 +99,14 @@ class MemberPredictions:
 
     @cached_property
     def rows(self) -> CountRows:
-        """The held-out rows, sorted by part."""
+        """The held-out rows, sorted by the part (such as a fold) to which they belong."""
         return self._unsorted_rows.rows(self.source)
 
     def take_counts(self, block: np.ndarray) -> CountRows:
-        """Return the rows of a block without their inputs: counts, weights, exposures and bounds."""
+        """Return a block of rows without their inputs: only counts, weights, exposures and bounds.
+
+        `block` has the positions of the rows, as returned by `divide`.
+        """
         return self._unsorted_rows.replace(X=None).rows(self.source[block])
 
     @property
@@ -109,7 +115,7 @@ class MemberPredictions:
         return list(self._members)
 
     def add(self, name: str, member: Member) -> None:
-        """Add a fitted member. It predicts rows only when they are requested."""
+        """Add a fitted member. Its predictions are computed when they are first requested."""
         self._members[name], self._predicted[name] = member, []
 
     def discard(self, name: str) -> None:
@@ -118,10 +124,10 @@ class MemberPredictions:
         self._predicted.pop(name, None)
 
     def divide(self, positions: np.ndarray) -> list[np.ndarray]:
-        """Divide the rows at the given positions into blocks, none of which spans two parts.
+        """Divide rows into blocks: arrays of the positions of rows that are predicted together.
 
-        Blocks of earlier calls are reused, and split if only some of their rows are requested. So no row is predicted
-        twice.
+        `positions` has the positions of the rows. A block contains rows of a single part (such as a fold) only. Blocks
+        of earlier calls are reused, or split if only some of their rows are requested. So no row is predicted twice.
         """
         chosen = np.zeros(len(self), dtype=bool)
         chosen[positions] = True
@@ -131,10 +137,11 @@ class MemberPredictions:
 
     @torch.no_grad()
     def predict(self, name: str, block: np.ndarray) -> list[Distribution]:
-        """Return the components that a member predicts for a block of rows, truncated to the bounds of each row.
+        """Predict a block of rows by a member, and truncate the distributions to the bounds of each row.
 
-        `name` is the member, and `block` holds positions of rows, as `divide` returns them. If the member is
-        cross-fitted, the copy that left out the fold of these rows predicts them.
+        Return a list of batches of shape (rows, k), the distributions that the member mixes. `name` is the member, and
+        `block` has positions of rows, as returned by `divide`. If the member is cross-fitted, the rows are predicted by
+        the copy that was fitted without the fold of these rows.
         """
         for positions, batches in self._predicted[name]:
             if block[0] in positions:
@@ -150,9 +157,10 @@ class MemberPredictions:
         return batches
 
     def count_components(self, name: str, blocks: Sequence[np.ndarray]) -> int:
-        """Count the components that a member predicts for a new row, from its predictions of held-out rows in `blocks`.
+        """Count the distributions that a member mixes for a new row.
 
-        For a cross-fitted member, the count is the sum over its copies, of which each predicts one part of the rows.
+        They are counted in its predictions of the held-out rows in `blocks`. A cross-fitted member predicts a held-out
+        row by one of its copies, but a new row by all of them. Therefore, the numbers of all copies are added up.
         """
         sizes = {
             int(self.part[block[0]]): sum(part.batch_shape[-1] for part in self.predict(name, block))
@@ -162,7 +170,7 @@ class MemberPredictions:
 
 
 def predict_truncated_components(member: Member, rows: CountRows) -> list[Distribution]:
-    """Predict the components of each row by a member, and truncate them to the row's bounds."""
+    """Predict the distributions that a member mixes for each row, and truncate them to the row's bounds."""
     return [truncate_rows(part, rows.lower, rows.upper) for part in member.predict_components(rows.X, rows.exposure)]
 
 
@@ -173,12 +181,12 @@ class HeldOutPredictions:
     Parameters
     ----------
     predictions : MemberPredictions
-        The predictions of the members.
+        The predictions of the members, for all held-out rows. The rows are sorted by part (such as a fold).
     weights : sequence of mappings
-        One mapping per part of the rows: the mixture weight of each member by name. Members that are not in the mapping
-        serve for comparison only.
+        One mapping per part of the rows, from names of members to mixture weights. Members without a weight serve for
+        comparison only.
     positions : array of int
-        The positions of the selected rows in `predictions`, ascending.
+        The ascending positions of the selected rows in `predictions`.
     """
 
     predictions: MemberPredictions
@@ -190,28 +198,28 @@ class HeldOutPredictions:
 
     @cached_property
     def rows(self) -> CountRows:
-        """The selected rows, sorted by part."""
+        """The selected rows, sorted by the part (such as a fold) to which they belong."""
         whole = self.predictions.rows
         return whole if len(self) == len(whole) else whole.rows(self.positions)
 
     @property
     def part(self) -> np.ndarray:
-        """The part to which each selected row belongs, ascending."""
+        """The number of the part (such as a fold) to which each selected row belongs, ascending."""
         return self.predictions.part[self.positions]
 
     @property
     def source(self) -> np.ndarray:
-        """The position of each selected row in the original order of the held-out rows, before sorting by part."""
+        """The position of each selected row among all held-out rows in the original order, before sorting by part."""
         return self.predictions.source[self.positions]
 
     @property
     def n_parts(self) -> int:
-        """The number of parts into which the held-out rows are divided."""
+        """The number of disjoint parts, such as folds, into which the held-out rows are divided."""
         return self.predictions.n_parts
 
     @property
     def is_crossed(self) -> bool:
-        """True if the parts are folds of cross-fitted members."""
+        """True if the held-out rows are divided into the folds of cross-fitted members; False if into random parts."""
         return self.predictions.is_crossed
 
     @property
@@ -220,9 +228,9 @@ class HeldOutPredictions:
         return [MIXTURE, *self.predictions.names]
 
     def draw(self, number: int) -> Self:
-        """Draw a random subset of `number` rows.
+        """Return a random selection of `number` of these rows, or all of them if there are no more.
 
-        Draws with the same seed are nested: a larger subset contains the smaller ones.
+        Selections with the same seed are nested: a larger one contains the smaller ones.
         """
         if number >= len(self):
             return self
@@ -230,11 +238,20 @@ class HeldOutPredictions:
         return replace(self, positions=self.positions[np.sort(order[:number])])
 
     def take(self, source: np.ndarray) -> Self:
-        """Select the rows whose positions in the original order, before sorting by part, are in `source`."""
+        """Select some of these rows.
+
+        `source` has their positions among all held-out rows in the original order, before sorting by part.
+        """
         return replace(self, positions=self.positions[np.isin(self.source, source)])
 
     def blocks(self, member: str = MIXTURE) -> Iterator[tuple[int, np.ndarray, Mixture]]:
-        """Yield the predictions block by block, as tuples (part number, positions in `rows`, predicted distributions).
+        """Yield the predictions of the selected rows, block by block.
+
+        For each block of rows, yield a tuple of three items:
+
+        - the number of the part, such as a fold, to which all its rows belong;
+        - the positions of these rows in `rows`;
+        - the predicted distributions, of shape (rows of the block,).
 
         `member` is the name of the member that predicts, or "mixture".
         """

@@ -1,6 +1,7 @@
-"""Fit heads whose raw outputs are linear in the columns, and estimate the covariance of the coefficients.
+"""Fit GLMs with any likelihood, and estimate the covariance of their coefficients.
 
-Columns are standardised for the fit. Coefficients are then converted back to the original columns.
+The raw outputs of the likelihood, such as log mu, are constant or linear in the columns. Columns are standardised for
+the fit. Coefficients are then converted back to the original columns.
 """
 
 from collections.abc import Sequence
@@ -21,9 +22,10 @@ _MAX_RELATIVE_SPREAD = 1e-14
 
 
 class LinearPredictor(NamedTuple):
-    """A linear map from columns to raw outputs: slopes @ ((x - center) / scale) + base.
+    """A linear map from the columns x of a row to raw outputs, such as log mu: slopes @ ((x - center) / scale) + base.
 
-    Columns are standardised first, which avoids a loss of precision if their values are far from 0.
+    `base` has the intercepts, the raw outputs at x = center. Columns are standardised first, which avoids a loss of
+    precision if their values are far from 0.
     """
 
     center: np.ndarray
@@ -32,17 +34,19 @@ class LinearPredictor(NamedTuple):
     base: np.ndarray
 
     def raw(self, X: np.ndarray) -> np.ndarray:
-        """Compute the raw outputs of rows. Shape: (rows, columns) -> (rows, raw outputs)."""
+        """Compute the raw outputs of rows, such as log mu. Shape: (rows, columns) -> (rows, raw outputs)."""
         return ((X - self.center) / self.scale) @ self.slopes.T + self.base
 
 
-class Coordinates(NamedTuple):
-    """The standardisation of columns, (x - center) / scale, with a mask `kept` of the columns that a fit uses.
+class Standardization(NamedTuple):
+    """The standardisation of columns, (x - center) / scale, and which columns a fit uses.
 
-    Columns that are constant or linear combinations of earlier columns are not kept.
+    `is_constant` is True for constant columns. `kept` is True for the columns that the fit uses. A fit does not use
+    constant columns. Without a ridge penalty, it does not use columns that are linear combinations of earlier ones
+    either.
 
-    >>> coordinates = standardize(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), np.ones(3))
-    >>> coordinates.kept.tolist()
+    >>> standardization = standardize(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), np.ones(3))
+    >>> standardization.kept.tolist()
     [True, False]
     """
 
@@ -56,9 +60,9 @@ class Coordinates(NamedTuple):
         return ((X - self.center) / self.scale)[:, self.kept]
 
     def make_back_transform(self, has_slopes: bool) -> np.ndarray:
-        """Return the matrix that maps coefficients of standardised columns to coefficients of the original columns.
+        """Return the matrix that converts coefficients for standardised columns to those for the original columns.
 
-        The coefficients are those of one raw output: the intercept, followed by the slopes if `has_slopes`.
+        The coefficients are those of one raw output: its intercept, followed by its slopes if `has_slopes`.
         """
         if not has_slopes:
             return np.ones((1, 1))
@@ -67,34 +71,41 @@ class Coordinates(NamedTuple):
 
 
 class LinearFit(NamedTuple):
-    """The result of `fit_linear`: the linear predictor, the standardised columns, the objective and its optimum."""
+    """The result of `fit_linear`.
+
+    - `linear`: the fitted map from columns to raw outputs;
+    - `standardization`: how the columns were standardised, and which of them were used;
+    - `objective`: the penalised mean loss that was minimised;
+    - `optimum`: the coefficients at its minimum, and whether the search converged.
+    """
 
     linear: LinearPredictor
-    coordinates: Coordinates
+    standardization: Standardization
     objective: LinearObjective
     optimum: Optimum
 
     @torch.inference_mode(False)
     def covariances(self, kind: str = "model", groups: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Estimate the covariance matrix of the coefficients of the original columns.
+        """Estimate the covariance of the coefficients. Return a covariance matrix and a list of standard errors.
 
-        Rows and columns of coefficients that are not identified are NaN. `kind` is the estimator:
+        The covariance matrix is for coefficients of the original columns. Its entries are NaN for coefficients that the
+        rows do not identify. The list has one array per raw output: the standard errors of the intercept and of the
+        slopes for standardised columns, always by the estimator "model".
+
+        `kind` is the estimator of the covariance matrix:
 
         - "model": the inverse of the observed information, valid if the likelihood is correct;
         - "robust": the sandwich estimator, valid if the mean is correct;
         - "HC3": the sandwich estimator, with scores divided by 1 minus the leverage of the row;
-        - "clustered": the sandwich estimator, with scores summed by group. `groups` holds the group number of each row.
-
-        The second result has one array per raw output: the "model" standard errors of the intercept and of the slopes
-        on the standardised columns.
+        - "clustered": the sandwich estimator, with scores summed by group. `groups` has the number of each row's group.
         """
-        objective, kept = self.objective, self.coordinates.kept
+        objective, kept = self.objective, self.standardization.kept
         covariance = compute_covariance(objective.hessian(self.optimum.theta), objective.weight.numpy().sum())
         deviations = np.sqrt(np.diag(covariance))
         if kind != "model":
             scores = objective.scores(self.optimum.theta, covariance if kind == "HC3" else None)
             covariance = sandwich(covariance, scores, objective.weight.numpy(), groups)
-        back = block_diag(*(self.coordinates.make_back_transform(linear) for linear in objective.linear))
+        back = block_diag(*(self.standardization.make_back_transform(linear) for linear in objective.linear))
         covariance = back @ covariance @ back.T
         unknown = ~np.concatenate([np.r_[True, kept] if linear else [True] for linear in objective.linear])
         covariance[unknown], covariance[:, unknown] = np.nan, np.nan
@@ -104,10 +115,12 @@ class LinearFit(NamedTuple):
 def sandwich(bread: np.ndarray, scores: np.ndarray, weight: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
     """Compute the sandwich estimator of the covariance, bread @ meat @ bread, which is robust to a wrong likelihood.
 
-    `bread` is the inverse information of shape (k, k). `scores` holds the gradient of each row's loss and has shape (n,
-    k). The meat is the sum of score score' over the rows, where a row of weight w counts as w rows (statsmodels'
-    `cov_type="HC0"`). With `groups`, scores are first summed within each group, and the result is multiplied by G / (G
-    - 1) (n - 1) / (n - k) for G groups (statsmodels' `cov_type="cluster"`).
+    `bread` is the inverse information of shape (k, k). `scores` has the gradient of each row's loss, shape (n, k). The
+    meat is the sum of score score' over the rows, where a row of weight w counts as w rows (statsmodels'
+    `cov_type="HC0"`).
+
+    If `groups` is given (the number of each row's group), scores are first summed within each group. With G groups, the
+    result is multiplied by G / (G - 1) (n - 1) / (n - k) (statsmodels' `cov_type="cluster"`).
     """
     if groups is None:
         return bread @ (scores.T @ (weight[:, None] * scores)) @ bread
@@ -129,33 +142,39 @@ def fit_linear(
     max_iter: int = 200,
     is_rough: bool = False,
 ) -> LinearFit:
-    """Maximise the weighted log-likelihood of `sample.y` with raw outputs that are linear in the columns of `X`.
+    """Fit a GLM: maximise the weighted log-likelihood of `sample.y`, minus a ridge penalty.
 
-    The mean loss is penalised by alpha / 2 times the sum of squared slopes. `alpha` is one number for all raw outputs
-    or one for each. `is_linear` has an entry per raw output: True if it is linear in the columns, False if it is
-    constant. If `is_rough`, the search ends when a step lowers the mean loss by a relative amount below 1e-5. This is
-    accurate enough for predictions and several times faster. `X` has shape (rows, columns).
+    - `head` is the likelihood.
+    - `X` has shape (rows, columns).
+    - `is_linear` has one entry per raw output of the likelihood: True if it is linear in the columns, False if it is
+      constant.
+    - `alpha` is the ridge penalty: alpha / 2 times the sum of squared slopes is added to the mean loss. It is one
+      number for all raw outputs, or one for each.
+    - If `is_rough`, the search ends when a step lowers the mean loss by a relative amount below 1e-5. This is accurate
+      enough for predictions and several times faster.
+    - `tol` is the gradient norm below which the search may count as converged, and `max_iter` is the maximum number of
+      steps.
     """
-    coordinates = standardize(X, sample.weight_or_ones, drop_dependent=not np.any(alpha))
-    rows = sample.replace(X=coordinates.transform(X), weight=sample.weight_or_ones).map(torch.from_numpy)
+    standardization = standardize(X, sample.weight_or_ones, drop_dependent=not np.any(alpha))
+    rows = sample.replace(X=standardization.transform(X), weight=sample.weight_or_ones).map(torch.from_numpy)
     objective = LinearObjective(head, rows, is_linear, alpha)
     best = find_optimum(objective, objective.start(), tol, max_iter, is_rough)
     if objective.value(best.theta) > objective.value(objective.constant):  # the search failed
         best = find_optimum(objective, objective.constant, tol, max_iter, is_rough)
-    slopes = np.zeros((len(objective.blocks), len(coordinates.center)))
+    slopes = np.zeros((len(objective.blocks), len(standardization.center)))
     for p, block in enumerate(objective.blocks):
         if is_linear[p]:
-            slopes[p, coordinates.kept] = best.theta[block][1:]
+            slopes[p, standardization.kept] = best.theta[block][1:]
     base = best.theta[[block.start for block in objective.blocks]]
-    line = LinearPredictor(coordinates.center, coordinates.scale, slopes, base)
-    return LinearFit(line, coordinates, objective, best)
+    line = LinearPredictor(standardization.center, standardization.scale, slopes, base)
+    return LinearFit(line, standardization, objective, best)
 
 
-def standardize(X: np.ndarray, weight: np.ndarray, drop_dependent: bool = True) -> Coordinates:
-    """Compute the weighted mean and standard deviation of each column, and choose the columns to keep for a fit.
+def standardize(X: np.ndarray, weight: np.ndarray, drop_dependent: bool = True) -> Standardization:
+    """Compute the weighted mean and standard deviation of each column, and choose the columns that a fit uses.
 
-    With `drop_dependent`, columns that are linear combinations of earlier ones are not kept. A penalised fit can keep
-    them.
+    If `drop_dependent`, columns that are linear combinations of earlier ones are not used. A fit with a ridge penalty
+    can use them.
     """
     share = weight / weight.sum()
     # From differences to the first row, so that the mean of a constant column is exactly this constant.
@@ -167,10 +186,10 @@ def standardize(X: np.ndarray, weight: np.ndarray, drop_dependent: bool = True) 
     scale = np.where(constant, 1.0, safe * np.sqrt(share @ np.square((X - center) / safe)))
     center = np.where(constant, 0.0, center)
     if not drop_dependent:
-        return Coordinates(center, scale, ~constant, constant)
+        return Standardization(center, scale, ~constant, constant)
     rows = np.where(constant, 0.0, (X - center) / scale) * np.sqrt(share)[:, None]
     triangle: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
-    return Coordinates(center, scale, _find_independent_columns(triangle), constant)
+    return Standardization(center, scale, _find_independent_columns(triangle), constant)
 
 
 def _find_independent_columns(triangle: np.ndarray) -> np.ndarray:

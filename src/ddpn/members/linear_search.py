@@ -1,4 +1,4 @@
-"""Maximum likelihood for models whose raw outputs are linear in the columns, for any head.
+"""Maximum likelihood for GLMs with any likelihood, whose raw outputs (such as log mu) are linear in the columns.
 
 The loss of a row depends on the coefficients only through its raw outputs, of which there are few. Autograd therefore
 computes the derivatives with respect to the raw outputs, and matrix products complete the chain rule. With the design
@@ -49,10 +49,12 @@ _MIN_CURVATURE_SHARE = 1e-12
 
 
 class Optimum(NamedTuple):
-    """The result of a search: the coefficients `theta`, and whether the search converged.
+    """The result of a search for the minimum of an objective.
 
-    `gradient_norm` is the norm of the objective's gradient at `theta`, or NaN after a rough search. `n_iter` is the
-    number of steps.
+    - `theta`: the coefficients at the end of the search;
+    - `gradient_norm`: the norm of the objective's gradient at `theta`, or NaN after a rough search;
+    - `n_iter`: the number of steps;
+    - `converged`: True if the search converged.
     """
 
     theta: np.ndarray
@@ -74,9 +76,9 @@ class _Point(NamedTuple):
 class LinearObjective:
     """The penalised mean loss as a function of the coefficients, with its gradient and Hessian.
 
-    The objective is the weighted mean loss of the rows plus alpha / 2 times the sum of squared slopes. Raw output p of
-    the head is linear in all columns if `linear[p]` is True, else constant. `alpha` is one number for all raw outputs
-    or one for each.
+    The objective is the weighted mean loss of the rows plus alpha / 2 times the sum of squared slopes. `head` is the
+    likelihood. Its raw output number p, such as log mu, is linear in all columns if `linear[p]` is True, else constant.
+    `alpha` is one number for all raw outputs, or one for each.
 
     The coefficient vector `theta` is one-dimensional. It holds the intercept of the first raw output and its slopes, if
     it has any, then those of the second raw output, and so on. All fields of `sample` are float64 tensors.
@@ -109,18 +111,18 @@ class LinearObjective:
 
     @cached_property
     def constant(self) -> np.ndarray:
-        """The coefficients of the best fit in which all slopes are 0 (see `Head.sample_start`)."""
+        """The coefficients of the best fit without slopes (see `Head.sample_start`). All slopes are 0."""
         theta = np.zeros(self.blocks[-1].stop)
         theta[[block.start for block in self.blocks]] = self.head.sample_start(self.sample).numpy()
         return theta
 
     def start(self) -> np.ndarray:
-        """Return the coefficients from which to start the search: a Poisson GLM with the best of a few dispersions.
+        """Return the coefficients from which the search starts: those of a Poisson GLM, and a constant dispersion.
 
-        The fit without slopes would be a bad start, because it attributes all variation of the counts to dispersion. If
-        counts vary much, the Double Poisson is then so wide that its location has almost no slope, and the search ends
-        where it began. Heads whose first raw output is not a log mean of counts nevertheless start from the fit without
-        slopes.
+        The dispersion is the best one of three. The best fit without slopes would be a bad start, because it attributes
+        all variation of the counts to dispersion. If counts vary much, its Double Poisson is so wide that the loss
+        hardly depends on the slopes, and the search would end where it began. Some likelihoods nevertheless start from
+        the fit without slopes: the Poisson, and those whose first raw output is not the log mean of a count.
         """
         head = self.head
         if not head.is_count or head.exposure_is_total or isinstance(head, PoissonHead):
@@ -139,17 +141,17 @@ class LinearObjective:
         return float(np.nan_to_num(self.share.numpy() @ self.losses(theta) + penalty, nan=np.inf))
 
     def _fit_poisson_line(self) -> np.ndarray:
-        """Return the approximate intercept and slopes of a Poisson GLM with the same rows and penalty."""
+        """Fit a Poisson GLM with the same rows and penalty; return its approximate intercept and slopes."""
         poisson = LinearObjective(PoissonHead(), self.sample, (True,), float(self.penalty.max(initial=0.0)))
         return _minimize_roughly(poisson, poisson.start(), sum(_ROUGH_STEPS))[0]
 
     def raw(self, theta: np.ndarray) -> Tensor:
-        """Compute the raw outputs of all rows. Shape: (rows, raw outputs)."""
+        """Compute the raw outputs of all rows, such as log mu. Shape: (rows, raw outputs)."""
         parts = [torch.from_numpy(theta[block]) for block in self.blocks]
         return torch.stack([columns @ part for columns, part in zip(self.columns, parts, strict=True)], dim=1)
 
     def losses(self, theta: np.ndarray) -> np.ndarray:
-        """Compute the loss of each row, without weights and penalty."""
+        """Compute the loss of each row, without its weight and without the penalty."""
         with torch.no_grad():
             return self.head.sample_loss(self.raw(theta), self.sample).numpy()
 
@@ -199,7 +201,10 @@ class LinearObjective:
         return torch.cat(parts, dim=1).numpy()
 
     def factor_information(self, theta: np.ndarray) -> list[np.ndarray]:
-        """Return, for each raw output, the Cholesky factor of the expected information plus the penalty."""
+        """Return one matrix per raw output: the Cholesky factor of the expected information of its coefficients.
+
+        The penalty is included in the information.
+        """
         sample, raw = self.sample, self.raw(theta)
         curvatures = self.head.curvature(raw, sample)
         roots = []
@@ -213,12 +218,14 @@ class LinearObjective:
 def _minimize_roughly(
     objective: LinearObjective, theta: np.ndarray, max_iter: int, rounds: tuple[int, ...] = _ROUGH_STEPS
 ) -> tuple[np.ndarray, int, bool]:
-    """Minimise the objective approximately by rounds of L-BFGS, without Hessians, which take ten times as long.
+    """Minimise the objective approximately by L-BFGS. Hessians are not used, because they take ten times as long.
 
-    Each round rescales the coefficients by their expected information, which heads compute in closed form. A few dozen
-    gradients are then enough. `rounds` holds the largest number of steps of each round. There are at least two rounds,
-    and further ones only while a round uses up its steps. Return the coefficients, the total number of steps, and True
-    if the last round ended before its steps were used up.
+    L-BFGS runs in rounds. Each round first rescales the coefficients by their expected information, so that a few dozen
+    gradients are enough. `rounds` has the maximum number of steps of each round. The first two rounds always run.
+    Another round follows only if the one before used all of its steps.
+
+    Return the coefficients, the total number of steps, and True if the last round ended before its maximum number of
+    steps.
     """
     n_iter, is_done = 0, False
     for number, steps in enumerate(rounds):
@@ -231,9 +238,9 @@ def _minimize_roughly(
 
 
 def _minimize_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
-    """Minimise the objective by one run of L-BFGS; return the coefficients and the number of steps.
+    """Minimise the objective by one round of L-BFGS; return the coefficients and the number of steps.
 
-    The coefficients are scaled so that their expected information at `start` is the identity.
+    The coefficients are rescaled so that their expected information at `start` is the identity.
     """
     parts = list(zip(objective.factor_information(start), objective.blocks, strict=True))
 
@@ -250,11 +257,11 @@ def _minimize_scaled(objective: LinearObjective, start: np.ndarray, max_iter: in
 
 
 def minimize_exactly(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
-    """Minimise the objective by Newton's method within a trust region, after a rough search.
+    """Minimise the objective by L-BFGS, followed by Newton's method within a trust region.
 
     The search continues until rounding prevents further progress, or for `max_iter` steps. `Optimum.converged` is True
     if the gradient norm is at most `tol` and the next Newton step would lower the objective by a negligible amount. It
-    is also True if that amount is at rounding level, whatever the gradient norm.
+    is also True, whatever the gradient norm, if this amount is at the level of rounding errors.
     """
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
         theta, n_iter, _ = _minimize_roughly(objective, theta, max_iter)
@@ -300,19 +307,19 @@ def _evaluate(objective: LinearObjective, theta: np.ndarray) -> _Point:
 
 
 def _scale_by_curvature(hessian: np.ndarray) -> np.ndarray:
-    """Return scale factors of the coefficients, 1 / sqrt(|curvature|), with which all curvatures become 1.
+    """Return the scale factor 1 / sqrt(|curvature|) of each coefficient, which makes its scaled curvature 1 or -1.
 
-    The curvatures are the diagonal of `hessian`. Coefficients with a curvature of 0 have a scale factor of 1.
+    The curvature of a coefficient is its diagonal entry of `hessian`. If it is 0, the scale factor is 1.
     """
     curvature = np.abs(np.diag(hessian))
     return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
 
 
 def compute_covariance(hessian: np.ndarray, total_weight: float = 1.0) -> np.ndarray:
-    """Return the inverse of `total_weight` times the Hessian of the mean loss, the covariance of the estimates.
+    """Compute the covariance of the estimates: the inverse of `total_weight` times the Hessian of the mean loss.
 
-    Curvatures near zero are raised to a small positive limit, so the variance of coefficients that the rows do not
-    determine is very large rather than infinite.
+    Curvatures near zero are raised to a small positive limit. The variance of coefficients that the rows do not
+    determine is therefore very large rather than infinite.
     """
     units = _scale_by_curvature(hessian)
     values, vectors = np.linalg.eigh(hessian * np.outer(units, units))
@@ -321,7 +328,10 @@ def compute_covariance(hessian: np.ndarray, total_weight: float = 1.0) -> np.nda
 
 
 def find_optimum(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter: int, is_rough: bool) -> Optimum:
-    """Minimise the objective, starting from `theta`, by `minimize_exactly` or, if `is_rough`, by L-BFGS alone."""
+    """Minimise the objective, starting from the coefficients `theta`.
+
+    Use L-BFGS alone if `is_rough`, otherwise `minimize_exactly`.
+    """
     if not is_rough:
         return minimize_exactly(objective, theta, tol, max_iter)
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():

@@ -1,6 +1,6 @@
 """`Member`, the base class of models that can be mixed, and `Task` and `MemberSpec`, which describe what to fit.
 
-A cross-fitted member consists of copies. Each copy is a member that was fitted without one fold of the rows.
+A cross-fitted member consists of copies. Each copy is a member that was fitted to the rows outside one fold.
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class NotApplicableError(DDPNError):
-    """Raised if a kind of member cannot be fitted to a task, for example because the table has too many columns.
+    """Raised if a member cannot be fitted to a task, for example because the table has too many columns.
 
     `Member.choose_options` and `Member.fit` raise it. The mixture is then fitted without this member, and the user is
     warned.
@@ -39,9 +39,9 @@ class NotApplicableError(DDPNError):
 
 @dataclass(frozen=True)
 class Task:
-    """The likelihood, the options and the device from which each member chooses how it is fitted.
+    """What members are fitted to, and how: the likelihood, the number of rows, the user's options and the device.
 
-    A task is the argument of `Member.choose_options`.
+    `Member.choose_options` takes a task and returns the keyword arguments of `Member.fit`.
 
     Parameters
     ----------
@@ -56,13 +56,14 @@ class Task:
     runtime : Runtime, optional
         The device on which networks are trained.
     checkpoint : Path, optional
-        The file from which an interrupted training of networks resumes.
+        A file for the state of the networks' training. If training was interrupted, it continues from this file.
     verbose : bool
         Show progress.
     is_rough : bool
-        True if an approximate optimum is good enough, as for a member of a mixture.
+        True if an approximate optimum is accurate enough, as it is for a member of a mixture.
     monotone : mapping of str to int, optional
-        For numeric columns, 1 if the mean predicted by trees must not fall with the column, and -1 if it must not rise.
+        Monotone constraints on the mean that trees predict, by numeric column: 1 if it must not decrease with the
+        column, -1 if it must not increase.
     """
 
     head: Head
@@ -87,26 +88,32 @@ class Member(ABC):
     `distribution` and `state`. It also sets `label`, its name in tables and reports. Members are immutable. Their input
     is a `ColumnTable` with the columns of the training rows in the same order; `FeatureEncoder` can convert it to a
     matrix.
+
+    Other attributes have defaults, given in parentheses:
+
+    - `is_default`: True if the member is part of the default model, `members="auto"` (True);
+    - `is_baseline`: True if the member serves for comparison only. It has a weight only if there are no other members
+      (False);
+    - `complexity`: the rank of the member by its number of parameters; networks have 5. Of two members that predict
+      equally well, the verdict recommends the one with the lower rank (3);
+    - `larger_than`: the name of another member, if this one is a larger version of it. The larger member is fitted only
+      if the smaller one improved the mixture and was still improving when its fit ended (None);
+    - `fold_options`: additional keyword arguments of `fit` for the copies of a cross-fitted member ({});
+    - `fits_copies_together`: True if `fit_copies` fits all copies jointly, so that they cannot be divided among
+      processes (False);
+    - `interrupted`: True if the fit was stopped early. The member is then the best result so far (False);
+    - `is_underfitted`: True if the fit was still improving when it ended, so that a larger model may learn more
+      (False).
     """
 
     label: ClassVar[str] = ""
-    #: True if the member is part of the default model, `members="auto"`.
     is_default: ClassVar[bool] = True
-    #: True if the member serves for comparison only. It has a weight only if there are no other members.
     is_baseline: ClassVar[bool] = False
-    #: The rank of this kind of member by its number of parameters (networks: 5). Of two members that predict equally
-    #: well, the verdict recommends the one with the lower rank.
     complexity: ClassVar[int] = 3
-    #: The name of the member of which this one is a larger version, else None. The larger one is fitted only if the
-    #: smaller one improved the mixture and was still improving at the end of its fit.
     larger_than: ClassVar[str | None] = None
-    #: Additional options of `fit` for copies, which are fitted without one fold.
     fold_options: ClassVar[Mapping[str, Any]] = {}
-    #: True if `fit_copies` fits all copies jointly, so that they cannot be divided among processes.
     fits_copies_together: ClassVar[bool] = False
-    #: True if the fit was stopped early; the best result so far is kept.
     interrupted: bool = False
-    #: True if the fit was still improving when it ended, so that a larger model may learn more.
     is_underfitted: bool = False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -119,7 +126,7 @@ class Member(ABC):
 
     @classmethod
     def choose_options(cls, task: Task) -> dict[str, Any]:
-        """Choose the keyword arguments of `fit` for a task. The default is none.
+        """Choose the keyword arguments of `fit` for a task. By default, there are none.
 
         Parameters
         ----------
@@ -134,7 +141,7 @@ class Member(ABC):
         Raises
         ------
         NotApplicableError
-            If this kind of member cannot be fitted to the task.
+            If this member cannot be fitted to the task.
         """
         return {}
 
@@ -170,8 +177,8 @@ class Member(ABC):
         Parameters
         ----------
         X : ColumnTable
-            Rows with the same columns as in `fit`. Any column may have missing values, and categorical ones unseen
-            levels.
+            Rows with the same columns as in `fit`. Any column may have missing values. Categorical columns may have
+            levels that did not occur in `fit`.
         exposure : array, shape (rows,), optional
             The exposure of each row, which multiplies the location of its distribution. Required if `fit` had
             exposures.
@@ -204,7 +211,7 @@ class Member(ABC):
 
     @property
     def levels(self) -> Mapping[str, Sequence[str]]:
-        """The levels of each categorical column that the member can tell apart. All other levels are unseen to it."""
+        """The levels of each categorical column that the member distinguishes. It treats all other levels as unseen."""
         return {}
 
     @classmethod
@@ -213,8 +220,8 @@ class Member(ABC):
     ) -> list[Self]:
         """Fit one copy of the member per fold, each to the rows outside this fold.
 
-        `fold` holds the fold of each row, from 0, and `options` are passed to `fit`. Item k of the result is the copy
-        that was fitted without fold k.
+        `fold` has the fold of each row, numbered from 0. `options` are passed to `fit`. Item k of the result is the
+        copy that was fitted without fold k.
         """
         number, copies = int(fold.max()) + 1, list[Self]()
         with inner_bar(f"{cls.label}, folds", number) as bar:
@@ -256,9 +263,10 @@ class MemberSpec:
 
     @classmethod
     def from_task(cls, name: str, task: Task) -> Self:
-        """Create the specification of the member registered as `name`, with the options that it chooses for the task.
+        """Create the specification of a registered member for a task.
 
-        Raise a `NotApplicableError` if the member cannot be fitted to the task.
+        `name` is the registered name of the member. Its `choose_options` determines the options. Raise a
+        `NotApplicableError` if the member cannot be fitted to the task.
         """
         kind = MEMBERS[name]
         return cls(name, kind, kind.choose_options(task), kind.is_baseline, kind.larger_than)
@@ -270,7 +278,7 @@ class MemberSpec:
 
     @property
     def fold_options(self) -> dict[str, Any]:
-        """The keyword arguments of `Member.fit` for a copy, which is fitted without one fold."""
+        """The keyword arguments of `Member.fit` for one copy of a cross-fitted member."""
         return {**self.options, **self.kind.fold_options}
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Member:
@@ -279,10 +287,10 @@ class MemberSpec:
 
 
 def make_exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:
-    """Divide exposures by `unit` and return them as a float64 tensor of shape (rows,), the input of a head.
+    """Divide exposures by `unit`, and return them as a float64 tensor of shape (rows,), the input of a `Head`.
 
-    If `exposure` is None, every row has an exposure of 1. If `unit` is 1 as well, return None, which heads treat like
-    exposures of 1.
+    If `exposure` is None, every row has an exposure of 1. If `unit` is 1 as well, return None, which has the same
+    meaning for a `Head`.
     """
     if exposure is None:
         return None if unit == 1.0 else torch.full((rows,), 1.0 / unit, dtype=torch.float64)

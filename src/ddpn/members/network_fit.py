@@ -1,7 +1,7 @@
 """Fit networks as a member: encode the rows, and train all networks of the ensemble together.
 
-A cross-fitted member has one copy per fold: an ensemble that is fitted without this fold. The networks of all copies
-are trained together, as one large ensemble.
+A cross-fitted member has one copy per fold, which is an ensemble of networks that is fitted without this fold. The
+networks of all copies are trained together, as one large ensemble.
 """
 
 from collections.abc import Sequence
@@ -52,8 +52,8 @@ _MAX_SCREENED_ROWS = 65_536
 class EncodedRows(NamedTuple):
     """Training and validation rows as tensors, with the encoder that was fitted to the training rows.
 
-    `chosen` holds the positions of the encoder's outputs that the networks use, or None if they use all. If `packing`
-    is given, the inputs are packed into bytes.
+    `chosen` has the positions of the encoder's output columns that the networks use, or None if they use all. If
+    `packing` is given, the inputs of a row are stored as bytes, which `packing` converts back to numbers.
     """
 
     encoder: FeatureEncoder
@@ -82,14 +82,15 @@ class NetworkFit(Generic[Kind]):
     seeds : tuple of int, optional
         One seed per network. Default: drawn from the seed of `fit`.
     runtime : Runtime, optional
-        The device and the processes of the training. Default: a GPU if there is one.
+        The device on which networks are trained, and the processes that share this work. Default: a GPU if there is
+        one.
     checkpoint : Path, optional
-        The file from which an interrupted training resumes.
+        A file for the state of the training. If training was interrupted, it continues from this file.
     verbose : bool
         Show progress.
     stream : RowStream, optional
-        Training rows of a table that is larger than memory. The networks are trained on the stream, and the encoder is
-        fitted to a sample of it, the training rows of `fit`.
+        All training rows of a table that is larger than memory. The networks are trained on the stream. The training
+        rows that are passed to `fit` are then a sample of it, to which the encoder is fitted.
     """
 
     def __init__(
@@ -113,15 +114,17 @@ class NetworkFit(Generic[Kind]):
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock) -> Kind:
         """Fit one ensemble: encode the rows and train the networks.
 
-        Each network keeps the weights of its best epoch, by its score on the validation rows.
+        Each network keeps the weights of the epoch with its best score on the validation rows.
         """
         training_rows = train if train.has_weight.all() else train.rows(train.has_weight)
-        self._set_size(training_rows, len(training_rows))
-        numeric, config = self._make_settings(training_rows, self.seeds or _draw_seeds(seed, self.options.n_networks))
+        self._set_row_attributes(training_rows, len(training_rows))
+        seeds = self.seeds or _draw_seeds(seed, self.options.n_networks)
+        numeric_encoding, config = self._choose_settings(training_rows, seeds)
         if self.stream is None:
-            rows = self._encode(numeric, training_rows, validation, seed, packs_inputs=self.options.backbone == "mlp")
+            packs_inputs = self.options.backbone == "mlp"
+            rows = self._encode(numeric_encoding, training_rows, validation, seed, packs_inputs)
         else:
-            rows, config = self.encode_stream(numeric, training_rows, validation, config)
+            rows, config = self.encode_stream(numeric_encoding, training_rows, validation, config)
             self.n_rows = len(self.stream)
         model = self._build(rows.width, config.n_networks)
         model.reset(config.seeds, self._fit_intercepts(training_rows))
@@ -135,17 +138,18 @@ class NetworkFit(Generic[Kind]):
     def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock) -> list[Kind]:
         """Fit one ensemble per fold to the rows outside this fold, each with its own encoder.
 
-        `fold` holds the fold of each row. The networks of all ensembles are trained together. They all keep the same
-        epoch: the one with the best mean score on the rows that they left out.
+        `fold` has the fold of each row, numbered from 0. The networks of all ensembles are trained together. They all
+        keep the weights of the same epoch: the one with the best mean score, where each network is scored on the fold
+        that it left out.
         """
         n_folds, n_per_copy = int(fold.max()) + 1, self.options.n_networks
         smallest = len(train) - int(np.bincount(fold).max())
-        self._set_size(train, smallest)
+        self._set_row_attributes(train, smallest)
         seeds = _draw_seeds(seed, n_folds * n_per_copy)
-        numeric, config = self._make_settings(train, seeds)
+        numeric_encoding, config = self._choose_settings(train, seeds)
         fold_rows = [(train.rows(fold != k), train.rows(fold == k)) for k in range(n_folds)]
         # Not packed, because the copies differ in which inputs are numbers.
-        encoded = [self._encode(numeric, *rows, seed, packs_inputs=False) for rows in fold_rows]
+        encoded = [self._encode(numeric_encoding, *rows, seed, packs_inputs=False) for rows in fold_rows]
         model = self._build(max(rows.width for rows in encoded), len(seeds))
         slices = [slice(k * n_per_copy, (k + 1) * n_per_copy) for k in range(n_folds)]
         for k, rows in enumerate(encoded):
@@ -165,13 +169,16 @@ class NetworkFit(Generic[Kind]):
             copies.append(self._make_member(rows, copy_model, history.select_networks(slices[k])))
         return copies
 
-    def _set_size(self, train: CountRows, rows: int) -> None:
-        """Set the number of rows, the reference exposure and the layer widths of the networks."""
+    def _set_row_attributes(self, train: CountRows, rows: int) -> None:
+        """Set the attributes that depend on the training rows: reference exposure, number of rows and layer widths.
+
+        `rows` is the number of rows on which each network is trained.
+        """
         self.unit, self.n_rows = choose_exposure_unit(train, self.head.exposure_is_total), rows
         self.options = self.options.with_widths(rows)
 
-    def _make_settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
-        """Return the name of the encoding of numeric columns, and the training settings."""
+    def _choose_settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
+        """Choose the training settings and the encoding of numeric columns, such as "steps"; return both."""
         numeric, columns = self.options.numeric, np.shape(train.X)[1]
         config = self.options.make_config(self.n_rows, seeds, self.head.validation_score, columns)
         return choose_numeric_encoding(self.n_rows, columns) if numeric == "auto" else numeric, config
@@ -188,15 +195,15 @@ class NetworkFit(Generic[Kind]):
         return self.kind(self.head, self.options, rows.encoder, rows.chosen, model, self.unit, self.n_rows, history)
 
     def _encode(
-        self, numeric: str, train: CountRows, validation: CountRows | None, seed: int, packs_inputs: bool
+        self, numeric_encoding: str, train: CountRows, validation: CountRows | None, seed: int, packs_inputs: bool
     ) -> EncodedRows:
         """Fit an encoder to the training rows, and encode the training and validation rows.
 
-        `numeric` is the encoding of numeric columns. If `packs_inputs`, the inputs are stored as packed bytes to save
-        memory.
+        `numeric_encoding` is the encoding of numeric columns, such as "steps". If `packs_inputs`, the inputs of a row
+        are stored as bytes to save memory, unless the table has more than 500 columns.
         """
         check_deadline()
-        encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
+        encoder = self._make_encoder(numeric_encoding)
         # The level effects of a row are computed from other folds, so never from rows of the same group.
         folds = assign_folds(len(train), FOLDS, seed, train.group)
         packs_inputs = packs_inputs and np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS
@@ -217,8 +224,11 @@ class NetworkFit(Generic[Kind]):
             validation_tensors = self.to_tensors(validation, X)
         return EncodedRows(encoder, chosen, train_tensors, validation_tensors, packing)
 
+    def _make_encoder(self, numeric_encoding: str) -> FeatureEncoder:
+        return FeatureEncoder(numeric=numeric_encoding, bins=self.options.bins, categorical=self.options.categorical)
+
     def _choose_inputs(self, train: CountRows, inputs: np.ndarray) -> np.ndarray | None:
-        """Select the most predictive inputs if the table has very many columns.
+        """Choose the most predictive inputs if the table has more than 500 columns.
 
         Return their positions, or None to use all inputs.
         """
@@ -228,14 +238,16 @@ class NetworkFit(Generic[Kind]):
         return choose_columns(inputs, train.y / scale, scale * train.weight_or_ones, MAX_ENCODED_COLUMNS)
 
     def encode_stream(
-        self, numeric: str, train: CountRows, validation: CountRows | None, config: TrainingConfig
+        self, numeric_encoding: str, train: CountRows, validation: CountRows | None, config: TrainingConfig
     ) -> tuple[EncodedRows, TrainingConfig]:
-        """Fit an encoder to `train`, a sample of the stream; return the encoded stream and its training settings.
+        """Fit an encoder to `train`, a sample of the stream, and prepare the training on the whole stream.
 
-        The settings are those of `config`, with epochs that are parts of a pass over the stream.
+        Return the encoded rows and the training settings. The rows are read and encoded during training. The settings
+        are those of `config`, except that an epoch covers only a part of the stream. `numeric_encoding` is the encoding
+        of numeric columns, such as "steps".
         """
         assert self.stream is not None
-        encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
+        encoder = self._make_encoder(numeric_encoding)
         encoder.fit(train.X, train.y, train.weight, train.exposure)
         # Rows of the stream may be in the sample, so their level effects must be computed out of fold.
         crossed: OutOfFoldEffects | None = None
@@ -267,10 +279,12 @@ class NetworkFit(Generic[Kind]):
         return EncodedRows(encoder, chosen, stream, validation_rows), config
 
     def to_tensors(self, sample: CountRows, inputs: Tensor, mean_weight: float | None = None) -> TensorRows:
-        """Convert rows with encoded `inputs` to tensors in float32, or with counts in float64 if these are very large.
+        """Convert rows to tensors, in which `inputs` (the encoded inputs) take the place of the table.
 
-        Exposures are divided by the reference exposure. Weights are divided by `mean_weight`, by default the mean
-        weight of these rows. For a part of the training rows, pass the mean weight of all of them.
+        The tensors are float32. If a count is 2^24 or more, counts and their bounds are float64, because float32 would
+        round them. Exposures are divided by the reference exposure. Weights are divided by `mean_weight`, by default
+        the mean weight of these rows. If these rows are a part of the training rows, pass the mean weight of all of
+        them.
         """
         dtype = torch.float32 if sample.y.max(initial=0.0) < 2**24 else torch.float64
         weight = None
@@ -287,7 +301,7 @@ class NetworkFit(Generic[Kind]):
         )
 
     def _fit_intercepts(self, sample: CountRows) -> Tensor | None:
-        """Fit an intercept-only model: the raw outputs of the head that fit all rows best. Training starts from them.
+        """Fit the likelihood without features; return its raw outputs, such as log mu, from which training starts.
 
         Return None if the options ask for a random start.
         """
@@ -349,10 +363,10 @@ def _draw_seeds(seed: int, number: int) -> tuple[int, ...]:
 
 
 def _join_copies(copies: Sequence[tuple[Any, Any]], n_per_copy: int) -> PerNetworkRows:
-    """Concatenate the rows of all copies, so that their networks can be trained together.
+    """Concatenate the rows of all copies of a cross-fitted member, so that their networks can be trained together.
 
-    `copies` holds the training and validation rows of each copy, which has `n_per_copy` networks. Encoders differ in
-    their number of outputs, so narrower inputs are padded with zeros.
+    `copies` has the training and the validation rows of each copy. A copy has `n_per_copy` networks. The encoders of
+    the copies may differ in their number of inputs, so rows with fewer inputs are padded with zeros.
     """
     width, samples, end = max(train.X.shape[1] for train, _ in copies), [], 0
     positions: tuple[list[Tensor], list[Tensor]] = [], []
@@ -367,10 +381,10 @@ def _join_copies(copies: Sequence[tuple[Any, Any]], n_per_copy: int) -> PerNetwo
 
 
 def _insert_copy(model: CountModel, networks: slice, copy: CountModel) -> None:
-    """Write the weights of one copy's model into the joint model of all copies, at the positions `networks`.
+    """Write the weights of the model of one copy into the joint model of all copies, at the positions `networks`.
 
-    The inputs of this copy may be padded with zeros (`_join_copies`). The weights of padded inputs are set to 0, so
-    that training starts as if the copy were trained alone.
+    If the joint model has more inputs than the copy, the rows of this copy are padded with zeros (`_join_copies`). The
+    weights of these inputs are set to 0, so that training starts as if the copy were trained alone.
     """
     whole = model.state_dict()
     for name, tensor in copy.state_dict().items():

@@ -61,25 +61,27 @@ class NetworkOptions(OptimizerOptions):
     activation : str
         The function after each hidden layer: "relu", "gelu", "silu" or "tanh".
     backbone : str or callable
-        The layers from inputs to features. "mlp" is a perceptron with the layers of `hidden` and `activation`.
-        Otherwise another name in `ddpn.networks.backbones.BACKBONES`, or a function ``backbone(n_in=...,
-        n_networks=...)`` that returns a module with all networks.
+        The layers from inputs to features. "mlp" is a multilayer perceptron with the layers of `hidden` and
+        `activation`. Alternatives are another name in `ddpn.networks.backbones.BACKBONES`, or a function
+        ``backbone(n_in=..., n_networks=...)`` that returns a module with all networks.
     numeric : {"auto", "standard", "piecewise", "steps"}
-        The encoding of numeric columns, see `FeatureEncoder`. "auto" depends on the number of rows and columns
-        (`choose_numeric_encoding`).
+        The encoding of numeric columns, see `FeatureEncoder`. "standard" only standardises numbers, "piecewise" adds
+        piecewise-linear bins, and "steps" adds indicators of x > t for several thresholds t. "auto" depends on the
+        numbers of rows and columns (`choose_numeric_encoding`).
     bins : int, optional
-        The number of bins of this encoding. Default: the default of `FeatureEncoder`.
+        The number of bins or thresholds of a numeric column. Default: the default of `FeatureEncoder`.
     categorical : {"auto", "one-hot", "effects"}
-        The encoding of categorical columns, see `FeatureEncoder`. "auto" uses level effects for columns with more than
-        50 levels.
+        The encoding of categorical columns, see `FeatureEncoder`. "auto" adds level effects (target encoding) for
+        columns with more than 50 levels.
     score : {"auto", "crps", "nll", "loss"}
-        The validation score that selects each network's best epoch. "auto" is CRPS, except for mixed likelihoods: for
-        these it is NLL, which is several times faster. "loss" is the training objective, as in the paper.
+        The validation score that selects each network's best epoch. "auto" is CRPS for most likelihoods. For mixtures
+        ("mixed"), it is NLL, which is several times faster. "loss" is the training objective, as in the paper.
     start : {"intercept", "random"}
         Whether training starts from an intercept-only fit of the likelihood, or from random weights, as in the paper.
-    epochs, batch_size : int or "auto"
-        The number of passes over the training rows, and the number of rows per step. "auto" depends on the number of
-        rows.
+    epochs : int or "auto"
+        The number of passes over the training rows. "auto" depends on the number of rows.
+    batch_size : int or "auto"
+        The number of rows per step. "auto" depends on the number of rows.
     lr, weight_decay, warmup, schedule, clip, ema, patience, precision
         As in `ddpn.networks.training.TrainingConfig`.
     """
@@ -192,13 +194,20 @@ def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
 
 
 def make_small_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Fill in defaults for the networks of a mixture, which are trained briefly, where the user has not set options."""
+    """Set defaults for the networks of a mixture. They are trained for fewer steps than networks without other members.
+
+    Options that the user has set are kept.
+    """
     filled = _set_epochs(options, rows, _MIXTURE_STEPS[rows > SMALL_TABLE_ROWS])
     return _weaken_decay(filled) if rows > SMALL_TABLE_ROWS else filled
 
 
 def make_large_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Fill in defaults for the large networks of a mixture: wider layers, "steps" encoding and more training steps."""
+    """Set the options of the large networks of a mixture: wider layers, encoding "steps" and more training steps.
+
+    "steps" encodes a number by indicators of x > t for several thresholds t. Other options that the user has set are
+    kept.
+    """
     widths, steps = _LARGE_WIDTHS_AND_STEPS[rows > SMALL_TABLE_ROWS]
     filled = replace(_set_epochs(options, rows, steps), numeric="steps", hidden=widths)
     return _weaken_decay(filled) if rows <= SMALL_TABLE_ROWS else filled
@@ -210,7 +219,10 @@ def _weaken_decay(options: NetworkOptions) -> NetworkOptions:
 
 
 def _set_epochs(options: NetworkOptions, rows: int, steps: int) -> NetworkOptions:
-    """Set the number of epochs to reach about `steps` training steps, unless the user has set `epochs`."""
+    """Set the number of epochs for a total of about `steps` training steps, unless the user has set `epochs`.
+
+    The batch size and the patience are set as well, unless the user has set them.
+    """
     if options.epochs != "auto":
         return options
     size = choose_batch_size(rows) if options.batch_size == "auto" else int(options.batch_size)
@@ -220,10 +232,11 @@ def _set_epochs(options: NetworkOptions, rows: int, steps: int) -> NetworkOption
 
 
 def make_paper_options(rows: int, **overrides: Any) -> NetworkOptions:
-    """Create options with the paper's training settings for this number of rows; `overrides` replace single options.
+    """Create options with the paper's training settings for this number of rows.
 
-    Up to 5,000 rows, the settings are those of the paper's simulations. Above, they are those of its length-of-stay
-    data. The number of epochs is chosen so that training takes as many steps as in the paper.
+    Up to 5,000 rows, the settings are those of the paper's simulations. For more rows, they are those of its
+    length-of-stay data. The number of epochs is chosen so that training takes as many steps as in the paper. Keyword
+    arguments in `overrides` replace these options.
     """
     settings, steps = _PAPER_LARGE if rows > SMALL_TABLE_ROWS else _PAPER_SMALL
     options = NetworkOptions(**(_PAPER | settings | overrides))
@@ -236,15 +249,18 @@ def make_paper_options(rows: int, **overrides: Any) -> NetworkOptions:
 def choose_numeric_encoding(rows: int, columns: int) -> str:
     """Choose the encoding of numeric columns by the numbers of rows and columns.
 
-    It is "piecewise" up to 5,000 rows, "steps" above, and "standard" for more than 500 columns. On the development
-    tables, "piecewise" and "steps" are equally good on average. But with few rows "steps" follows smooth effects less
-    well, and with many rows it finds thresholds that "piecewise" blurs.
+    - "standard" (numbers are only standardised) for more than 500 columns;
+    - "piecewise" (piecewise-linear bins) up to 5,000 rows;
+    - "steps" (indicators of x > t for several thresholds t) for more rows.
+
+    On the development tables, "piecewise" and "steps" are equally good on average. But with few rows "steps" follows
+    smooth effects less well, and with many rows it finds thresholds that "piecewise" blurs.
     """
     return "standard" if columns > MAX_ENCODED_COLUMNS else "piecewise" if rows <= SMALL_TABLE_ROWS else "steps"
 
 
 def choose_batch_size(rows: int) -> int:
-    """Choose a batch size: all rows of a small table, else a power of two.
+    """Choose a batch size: all rows of a table with at most 128 rows, else a power of two.
 
     The power of two is at most 256, and small enough for at least 16 steps per epoch.
     """

@@ -40,19 +40,19 @@ _BLOCK_ROWS, _ROW_MULTIPLE = 256, 8
 class Networks(Member):
     """An ensemble of networks with the same architecture and likelihood, mixed with equal weights.
 
-    Tables with more than 500 columns are screened: the networks then use only the inputs that individually explain the
-    counts best, at most 500 of them or as many as there are rows.
+    If a table has more than 500 columns, the networks use only some of the inputs: those that individually explain the
+    counts best. They use as many inputs as there are rows, but at least 500.
 
     Parameters
     ----------
     head : Head
-        The likelihood.
+        The likelihood, which converts raw outputs to a distribution.
     options : NetworkOptions
         How the networks were built and trained.
     encoder : FeatureEncoder
         Converts tables to inputs.
     chosen : array of int or None
-        The positions of the encoder's outputs that the networks use; None if they use all.
+        The positions of the encoder's output columns that the networks use. None if they use all.
     model : CountModel
         The networks, in float64.
     unit : float
@@ -96,9 +96,9 @@ class Networks(Member):
     def fit(
         cls, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT, **options: Any
     ) -> Self:
-        """Encode the rows and train the networks until the clock ends.
+        """Encode the rows and train the networks within the time limit of `clock`.
 
-        If the training is interrupted, the networks keep their best weights so far, and `interrupted` is True.
+        If training is interrupted by Ctrl-C, the networks keep their best weights so far, and `interrupted` is True.
         `options` are the arguments of `ddpn.members.network_fit.NetworkFit`.
         """
         return NetworkFit(cls, **options).fit(train, validation, seed, clock)
@@ -110,14 +110,15 @@ class Networks(Member):
     ) -> list[Self]:
         """Fit one ensemble per fold to the rows outside this fold, each with its own encoder.
 
-        `fold` holds the fold of each row. The networks of all ensembles are trained together. They all keep the same
-        epoch: the one with the best mean score on the rows that they left out.
+        `fold` has the fold of each row, numbered from 0. The networks of all ensembles are trained together. They all
+        keep the weights of the same epoch: the one with the best mean score, where each network is scored on the fold
+        that it left out.
         """
         return NetworkFit(cls, **options).fit_copies(train, fold, seed, clock)
 
     @property
     def is_underfitted(self) -> bool:  # type: ignore[override]
-        """True if the best epochs came late in the training, which suggests that larger networks may learn more."""
+        """True if the best epochs came late in the training, which suggests that larger networks may predict better."""
         planned = self.options.epochs if isinstance(self.options.epochs, int) else len(self.history.epochs)
         return float(np.mean(self.history.best_epoch)) > _LATE_SHARE * planned
 
@@ -139,7 +140,7 @@ class Networks(Member):
     def raw(self, X: ColumnTable) -> Tensor:
         """Compute the raw outputs of each network, such as log mu and log gamma. Shape: (rows, networks, head.n_raw).
 
-        The result for a row is identical bit for bit, whichever other rows are in `X`.
+        The result for a row does not depend on the other rows in `X`, bit for bit.
         """
         inputs = select_inputs(self.encoder.encode(X), self.chosen)
         blocks = []
@@ -212,7 +213,10 @@ class Networks(Member):
 
 
 class LargeNetworks(Networks):
-    """Networks with wider layers and a longer training, for tables on which the default networks still improve."""
+    """Networks with wider layers that train longer.
+
+    They are for tables on which the default networks are still improving when their training ends.
+    """
 
     label = "large networks"
     complexity = 6
@@ -229,7 +233,7 @@ class LargeNetworks(Networks):
 def _can_be_large(task: Task) -> bool:
     """Return True if large networks can be fitted to a task.
 
-    The likelihood must be one of counts, and the user must not have set layer widths, encoding or epochs.
+    The likelihood must be a distribution of counts, and the user must not have set layer widths, encoding or epochs.
     """
     default = NetworkOptions()
     is_customised = any(

@@ -37,10 +37,10 @@ _MIN_SECONDS_TO_BEGIN = 0.5
 
 
 def make_default_specs(task: Task, extra_members: Sequence[str] = ()) -> list[MemberSpec]:
-    """Specify the members of `members="auto"`, in the order of `MEMBERS`.
+    """Make the specifications of the default members (`members="auto"`), in the order of `MEMBERS`.
 
-    Members that cannot be fitted to the task are left out. For continuous likelihoods, there are only baselines and
-    networks. `extra_members` are names of further members, which are fitted before the networks.
+    Members that cannot be fitted to the task are left out. If the likelihood is continuous, there are only baselines
+    and networks. `extra_members` are names of additional members, which are fitted before the networks.
     """
     kinds = {name: MEMBERS[name] for name in MEMBERS}
     names = [
@@ -60,7 +60,7 @@ def make_default_specs(task: Task, extra_members: Sequence[str] = ()) -> list[Me
 
 
 def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
-    """Specify the members that the user has named, none of them as a baseline.
+    """Make the specifications of the members that the user has named. All of them take part in the mixture.
 
     Raise a `ConfigError` if one of them cannot be fitted to the task.
     """
@@ -80,34 +80,46 @@ def make_chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
 class Portfolio:
     """Fits the members of a mixture one after the other, and chooses their weights by the CRPS of held-out rows.
 
-    `specs` are the members to fit, and `clock` is the time limit of all fits together. `on_step` is called with a
-    message before each step. If `jobs` is given, members are fitted as jobs, which may run in parallel.
+    The constructor takes:
+
+    - `specs`: the members to fit;
+    - `clock`: the time limit of all fits together;
+    - `on_step`: called with a progress message before each step;
+    - `jobs`: if given, members are fitted as jobs, which may run in parallel.
+
+    `fit` sets these attributes, where mappings are keyed by the names of members:
+
+    - `members`: the fitted members;
+    - `weights`: the mixture weights;
+    - `fold_weights`: for each fold, the weights that were chosen on the held-out rows of the other folds; empty without
+      folds;
+    - `seconds`: the fitting times;
+    - `rows`: the number of rows to which a member was fitted, under a time limit;
+    - `left_out`: the reasons why members could not be fitted;
+    - `not_tried`: the reasons why other members were not fitted;
+    - `crps`: the mean CRPS of the mixture on held-out rows;
+    - `interrupted`: True if Ctrl-C ended the fit. Members that were fitted before are kept;
+    - `folds`, `seed`: the arguments of `fit`;
+    - `predictions`: the members' predictions of the held-out rows.
     """
 
     specs: Sequence[MemberSpec]
     clock: Clock = NO_LIMIT
     on_step: Callable[[str], object] = lambda text: None
     jobs: JobOptions | None = None
-    #: All mappings are keyed by the names of members: the fitted members, their weights, their fitting times in
-    #: seconds, the reasons why members could not be fitted (`left_out`), and the reasons why others were not tried.
     members: dict[str, Member] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
-    #: For each fold, the weights that were chosen on the held-out rows of the other folds; empty without folds.
     fold_weights: list[dict[str, float]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     not_tried: dict[str, str] = field(default_factory=dict)
-    #: The mean CRPS of the current mixture on held-out rows.
     crps: float = float("inf")
-    #: True if Ctrl-C ended the fit; the members fitted before are kept.
     interrupted: bool = False
-    #: The training rows and the held-out rows; the seed of the fits.
     folds: Folds = field(init=False)
     seed: int = field(init=False)
-    #: The members' predictions of the held-out rows.
     predictions: MemberPredictions = field(init=False)
-    #: Under a time limit: the number of rows to which each member was fitted.
     rows: dict[str, int] = field(default_factory=dict)
+    #: The names of members that were still improving when their fits ended.
     _could_learn_more: list[str] = field(default_factory=list)
     #: The last error of a member.
     _error: Exception | None = None
@@ -115,8 +127,9 @@ class Portfolio:
     def fit(self, folds: Folds, seed: int, calibration_seed: int | None = None) -> Self:
         """Fit the members until the time is up or no further member is expected to improve the mixture.
 
-        If there are held-out rows, mixture weights are chosen on them. `calibration_seed` (default: `seed`) is used to
-        divide validation rows into random parts, between which calibration is cross-fitted (`MemberPredictions`).
+        If there are held-out rows, mixture weights are chosen on them. Validation rows are also divided into random
+        parts, between which calibration is cross-fitted (`MemberPredictions`). `calibration_seed` (default: `seed`) is
+        the seed of this division.
         """
         self.folds, self.seed = folds, seed
         fitter = MemberFitter(self.specs, folds, seed, self.clock, self.on_step, self.jobs)
@@ -190,7 +203,10 @@ class Portfolio:
         return notes
 
     def _record_skipped(self, spec: MemberSpec) -> None:
-        """Record why a member that is larger than another one is not fitted."""
+        """Record why a larger version of another member is not fitted.
+
+        Either the smaller member could not be fitted, or a larger one is not expected to help.
+        """
         smaller = str(spec.larger_than)
         if smaller in self.left_out:
             self.left_out[spec.name] = self.left_out[smaller]
@@ -220,8 +236,9 @@ class Portfolio:
         self.predictions.discard(spec.name)
 
     def _update_weights(self, spec: MemberSpec, scores: MixtureScores, blocks: Sequence[np.ndarray]) -> bool:
-        """Score a new member on the held-out rows in `blocks`, and choose the weights of all members again.
+        """Score a new member on held-out rows, and choose the weights of all members again.
 
+        `blocks` has the positions of the held-out rows, in several arrays. The rows of an array are predicted together.
         Return False if the time was up or the user pressed Ctrl-C, so that no further member should be fitted.
         """
         try:
@@ -258,8 +275,8 @@ class Portfolio:
     ) -> list[dict[str, float]]:
         """Choose mixture weights for each fold, by the scores of the rows in the other folds.
 
-        `names` are the mixed members, and `fold` holds the fold of each scored row. Return one mapping from names to
-        weights per fold.
+        `names` are the members of the mixture, and `fold` has the fold of each scored row. Return one mapping per fold
+        from names of members to weights.
         """
         chosen = [
             choose_mixture_weights(scores, scores.row_weights * (fold != number))
@@ -270,7 +287,7 @@ class Portfolio:
     def _choose_scored_blocks(self) -> list[np.ndarray]:
         """Choose the held-out rows that are scored to determine mixture weights, as many as time allows.
 
-        Return their positions, block by block.
+        Return their positions in several arrays. The rows of an array are predicted together.
         """
         held_out = self.predictions
         max_rows = int(min(_MAX_SCORED_ROWS, max(_MIN_SCORED_ROWS, _SCORED_ROWS_PER_SECOND * self.clock.left)))

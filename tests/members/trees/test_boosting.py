@@ -13,7 +13,7 @@ from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
 
-QUICK = Settings(leaves=4, rate=0.2, rounds=20, patience=20)
+QUICK = Settings(leaves=4, learning_rate=0.2, rounds=20, patience=20)
 
 
 def build_rows(X: np.ndarray, rate: np.ndarray, weight: np.ndarray, folds: list[Fold]) -> TreeRows:
@@ -40,9 +40,9 @@ def test_the_loss_that_chooses_leaves_is_the_weighted_poisson_loss_of_held_out_r
 def test_the_number_of_rounds_is_that_of_the_fold_with_the_weight(heavy):
     """Held-out rows of one fold follow the input, for which many rounds are good, and those of the other do not."""
     rng = np.random.default_rng(0)
-    X, inner, outer = rng.normal(size=(400, 2)), np.arange(200), [np.arange(200, 300), np.arange(300, 400)]
+    X, train, held_out = rng.normal(size=(400, 2)), np.arange(200), [np.arange(200, 300), np.arange(300, 400)]
     rate = rng.poisson(np.exp(1.0 + np.where(np.arange(400) < 300, 1.0, -0.1) * X[:, 0])).astype(float)
-    folds = [Fold(inner, part) for part in outer]
+    folds = [Fold(train, part) for part in held_out]
 
     def best_round(weight: np.ndarray, folds: list[Fold]) -> int:
         fit = MeanFit(build_rows(X, rate, weight, folds), QUICK)
@@ -51,7 +51,7 @@ def test_the_number_of_rounds_is_that_of_the_fold_with_the_weight(heavy):
 
     alone = [best_round(np.ones(400), [fold]) for fold in folds]
     assert alone[0] > alone[1] + 5
-    assert best_round(np.where(np.isin(np.arange(400), outer[heavy]), 1e4, 1.0), folds) == alone[heavy]
+    assert best_round(np.where(np.isin(np.arange(400), held_out[heavy]), 1e4, 1.0), folds) == alone[heavy]
 
 
 def test_the_dispersion_is_boosted_by_the_log_mean_of_the_count(monkeypatch):
@@ -70,7 +70,7 @@ def test_the_dispersion_is_boosted_by_the_log_mean_of_the_count(monkeypatch):
 def test_a_group_is_never_inside_and_outside_of_a_fold():
     group = np.repeat(np.arange(30), 4)
     for fold in divide_rows(np.ones(120), 0, group):
-        assert not set(group[fold.inner]) & set(group[fold.outer])
+        assert not set(group[fold.train_rows]) & set(group[fold.held_out_rows])
 
 
 # The dispersion -------------------------------------------------------------------------------------------------------
@@ -117,21 +117,21 @@ def test_trees_of_a_dispersion_follow_the_derivatives_of_the_weighted_loss(monke
     grow = boosting.BoostedTrees.grow
 
     def watch(growing, derivatives):
-        raw = np.column_stack([log_rate[growing.inner], fit.constant + growing.inner_scores])
-        steps.append((growing.inner, raw, *derivatives))
+        raw = np.column_stack([log_rate[growing.train_rows], fit.constant + growing.train_scores])
+        steps.append((growing.train_rows, raw, *derivatives))
         grow(growing, derivatives)
 
     monkeypatch.setattr(boosting.BoostedTrees, "grow", watch)
-    fit.boost(rows, Settings(leaves=4, rate=0.1, rounds=8, patience=20))
+    fit.boost(rows, Settings(leaves=4, learning_rate=0.1, rounds=8, patience=20))
     assert len(steps) == 16
     share = sample.weight / sample.weight.mean()
-    for number, (inner, raw, gradient, curvature) in enumerate(steps):
-        some = sample.replace(X=None, weight=None).rows(inner).map(torch.from_numpy)
+    for number, (fitted, raw, gradient, curvature) in enumerate(steps):
+        some = sample.replace(X=None, weight=None).rows(fitted).map(torch.from_numpy)
         at = torch.from_numpy(raw).requires_grad_()
         (expected,) = torch.autograd.grad(head.sample_loss(at, some).sum(), at)
-        np.testing.assert_allclose(gradient, share[inner] * expected[:, 1].numpy(), rtol=1e-5, atol=1e-8)
+        np.testing.assert_allclose(gradient, share[fitted] * expected[:, 1].numpy(), rtol=1e-5, atol=1e-8)
         if number // 2 + 1 in (1, 2, 4, 8):
-            expected = share[inner] * head.curvature(torch.from_numpy(raw), some)[:, 1].numpy()
+            expected = share[fitted] * head.curvature(torch.from_numpy(raw), some)[:, 1].numpy()
             np.testing.assert_allclose(curvature, np.maximum(expected, 0.0), rtol=0.3, atol=0.02)
             if has_exposure:
                 np.testing.assert_allclose(curvature, expected, rtol=1e-5, atol=2e-3)
@@ -147,7 +147,8 @@ def test_the_dispersion_is_boosted_where_it_follows_a_column_and_predicted_out_o
     assert fit.head.name == "negative_binomial"
     inputs = np.column_stack([X, log_rate + np.log(sample.exposure)])
     for fold, booster in zip(folds, boosters, strict=True):
-        np.testing.assert_allclose(fit.raw[fold.outer, 1], fit.constant + booster.raw(inputs[fold.outer]), atol=1e-6)
+        rows = fold.held_out_rows
+        np.testing.assert_allclose(fit.raw[rows, 1], fit.constant + booster.raw(inputs[rows]), atol=1e-6)
     wide, narrow = fit.raw[X[:, 1] < -0.2, 1].mean(), fit.raw[X[:, 1] > 0.2, 1].mean()
     assert wide > narrow + 1.5, "log dispersions of 0.7 and -3"
     constant = dispersion.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate)
@@ -235,11 +236,11 @@ def test_out_of_fold_means_are_those_of_boosters_without_the_fold_and_the_whole_
     folds = divide_rows(rate, 3)
     fit = MeanFit(build_rows(X, rate, np.ones(300), folds), QUICK)
     fit.run(3)
-    assert np.isnan(fit.out_of_fold).sum() == sum(len(fold.outer) for fold in folds[3:])
+    assert np.isnan(fit.out_of_fold).sum() == sum(len(fold.held_out_rows) for fold in folds[3:])
     fit.run(5)
     boosters = fit.to_boosters()
     for fold, booster in zip(folds, boosters, strict=True):
-        np.testing.assert_allclose(fit.out_of_fold[fold.outer], booster.raw(X[fold.outer]), rtol=1e-9)
+        np.testing.assert_allclose(fit.out_of_fold[fold.held_out_rows], booster.raw(X[fold.held_out_rows]), rtol=1e-9)
     whole = fit.fit_all_rows()
     assert {booster.rounds for booster in (whole, *boosters)} == {fit._best}
     assert np.corrcoef(whole.raw(X), np.mean([booster.raw(X) for booster in boosters], axis=0))[0, 1] > 0.97
@@ -258,4 +259,5 @@ def test_folds_need_counts_and_two_rows():
     with pytest.raises(NotApplicableError, match="above 0"):
         divide_rows(np.r_[1.0, np.zeros(9)], 0)
     assert len(divide_rows(np.ones(9), 0, folds=3)) == 3
-    assert sorted(np.concatenate([fold.outer for fold in divide_rows(np.ones(9), 0)]).tolist()) == list(range(9))
+    held_out = np.concatenate([fold.held_out_rows for fold in divide_rows(np.ones(9), 0)])
+    assert sorted(held_out.tolist()) == list(range(9))

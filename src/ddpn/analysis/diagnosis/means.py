@@ -26,7 +26,7 @@ LABELS = {"constant": "constant mean", "glm": "Poisson GLM", "boosting": "Poisso
 MEAN_MODELS = ("auto", *LABELS)
 #: Small trees on top of a GLM. Among several settings, these had the smallest or nearly the smallest error of the mean
 #: on simulated Poisson counts with linear, smooth and stepped means.
-_TREES = Settings(leaves=8, rate=0.1, rounds=400, patience=10)
+_TREES = Settings(leaves=8, learning_rate=0.1, rounds=400, patience=10)
 #: The number of folds that are fitted again to measure the noise of means. Two are enough.
 _NOISE_FOLDS = 2
 #: The smallest mean, as a share of the overall rate.

@@ -1,1 +1,1 @@
-"""Boosted trees as a member: boosting with LightGBM, the matrices that it needs, and safe files for trees."""
+"""Boosted trees as a member: boosting with LightGBM, its input matrices, and a file format that is safe to load."""

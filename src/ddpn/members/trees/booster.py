@@ -36,8 +36,8 @@ _CATEGORY_BIT, _MAX_DECISION, _MISSING_BITS = 1, 15, 12
 class Booster:
     """A fitted LightGBM model: a sum of trees that maps each row of a matrix to a number.
 
-    It does not keep the training rows. `text` is the model in LightGBM's text format, or "" if there are no trees.
-    `chosen` holds the positions of the matrix columns that the trees use, or None if they use all.
+    The training rows are not kept. `text` is the model in LightGBM's text format, or "" if there are no trees. `chosen`
+    holds the positions of the matrix columns that the trees use, or None if they use all.
     """
 
     def __init__(self, text: str, chosen: np.ndarray | None) -> None:
@@ -49,13 +49,14 @@ class Booster:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The trees as flat arrays by name, see `parse_arrays`."""
+        """The trees as flat arrays by name, such as the thresholds of all splits; see `parse_arrays`."""
         return parse_arrays(self._text)
 
     def raw(self, matrix: np.ndarray) -> np.ndarray:
-        """Compute the sum of the tree outputs for each row, without a link function.
+        """Compute the sum of the tree outputs for each row of a matrix, without a link function.
 
-        `matrix` has all columns, not only the chosen ones. For trees of a mean, the result is the log rate.
+        `matrix` has all columns of the table, from which those in `chosen` are selected. If the trees predict a mean,
+        the result is the log mean at an exposure of 1.
         """
         if self._booster is None or not len(matrix):
             return np.zeros(len(matrix))
@@ -103,7 +104,10 @@ def _locate_trees(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
 
 
 def format_trees(arrays: Mapping[str, np.ndarray], columns: int) -> str:
-    """Format flat arrays in LightGBM's text format, as a model of a matrix with `columns` columns."""
+    """Convert flat arrays (see `parse_arrays`) to LightGBM's text format.
+
+    `columns` is the number of columns of the matrix from which the trees predict.
+    """
     names = " ".join(f"c{i}" for i in range(columns))
     head = [
         "tree", "version=v4", "num_class=1", "num_tree_per_iteration=1", "label_index=0",
@@ -129,10 +133,10 @@ def boosters_to_files(boosters: Sequence[Booster]) -> dict[str, bytes]:
 
 
 def boosters_from_files(files: Mapping[str, bytes], chosen: Sequence[Any], columns: Sequence[int]) -> list[Booster]:
-    """Load boosters from files that `boosters_to_files` returned; raise an `InputError` if they are not valid trees.
+    """Load boosters from files that `boosters_to_files` returned.
 
-    `columns[i]` is the number of columns in the matrix of booster i, and `chosen[i]` holds the positions of those that
-    it uses (None for all).
+    `columns[i]` is the number of columns in the matrix of booster i. `chosen[i]` has the positions of those columns
+    that it uses, or is None if it uses all. Raise an `InputError` if the files do not contain valid trees.
     """
     if len(chosen) != len(columns):
         problem = f"it lists the columns of {len(chosen)} boosters instead of {len(columns)}"
@@ -170,22 +174,23 @@ def _is_sum_of_trees(arrays: Mapping[str, np.ndarray], columns: int) -> bool:
     return _are_trees(arrays, leaves, columns) and _have_valid_level_sets(arrays, leaves, categories, words)
 
 
-def _are_trees(arrays: Mapping[str, np.ndarray], leaves: np.ndarray, columns: int) -> bool:
-    """Return True if the splits form valid trees with these numbers of leaves.
+def _are_trees(arrays: Mapping[str, np.ndarray], n_leaves: np.ndarray, columns: int) -> bool:
+    """Return True if the splits form valid trees.
 
-    Every node but the root must have exactly one parent, and every split must use a column that exists.
+    `n_leaves` has the number of leaves of each tree. Every node but the root must have exactly one parent. Every split
+    must use one of the matrix's `columns` columns.
     """
-    splits = leaves - 1
-    start, tree = _compute_starts(splits), np.repeat(np.arange(len(leaves)), splits)
+    splits = n_leaves - 1
+    start, tree = _compute_starts(splits), np.repeat(np.arange(len(n_leaves)), splits)
     position = np.arange(len(tree)) - start[tree]
     child = np.stack([arrays["left_child"], arrays["right_child"]]).astype(np.int64)
     # Children come after their parents, so there is no circle.
-    good = np.where(child < 0, ~child < leaves[tree], (child > position) & (child < splits[tree]))
+    good = np.where(child < 0, ~child < n_leaves[tree], (child > position) & (child < splits[tree]))
     if not good.all():
         return False
-    nodes, ends = (start[tree] + child)[child >= 0], (_compute_starts(leaves)[tree] + ~child)[child < 0]
+    nodes, ends = (start[tree] + child)[child >= 0], (_compute_starts(n_leaves)[tree] + ~child)[child < 0]
     parents = np.bincount(nodes, minlength=len(tree)) == (position > 0)
-    if not (parents.all() and (np.bincount(ends, minlength=leaves.sum()) == np.repeat(splits > 0, leaves)).all()):
+    if not (parents.all() and (np.bincount(ends, minlength=n_leaves.sum()) == np.repeat(splits > 0, n_leaves)).all()):
         return False
     kinds, features = arrays["decision_type"], arrays["split_feature"]
     is_kind = (kinds >= 0) & (kinds <= _MAX_DECISION) & (kinds & _MISSING_BITS != _MISSING_BITS)
@@ -195,14 +200,15 @@ def _are_trees(arrays: Mapping[str, np.ndarray], leaves: np.ndarray, columns: in
 
 
 def _have_valid_level_sets(
-    arrays: Mapping[str, np.ndarray], leaves: np.ndarray, n_sets: np.ndarray, n_words: np.ndarray
+    arrays: Mapping[str, np.ndarray], n_leaves: np.ndarray, n_sets: np.ndarray, n_words: np.ndarray
 ) -> bool:
-    """Return True if every split on a categorical column refers to a valid set of levels in its own tree.
+    """Return True if every split on a categorical column refers to a valid set of levels of its own tree.
 
-    For each tree, `n_sets` is the number of such sets, and `n_words` the number of 32-bit words that encode them.
+    `n_leaves`, `n_sets` and `n_words` have one number per tree: of leaves, of sets of levels, and of the 32-bit words
+    that encode these sets.
     """
     by_category = arrays["decision_type"] & _CATEGORY_BIT > 0
-    sets_used, sets = arrays["threshold"][by_category], np.repeat(n_sets, leaves - 1)[by_category]
+    sets_used, sets = arrays["threshold"][by_category], np.repeat(n_sets, n_leaves - 1)[by_category]
     if (
         not ((sets_used >= 0) & (sets_used < sets) & (sets_used == np.floor(sets_used))).all()
         or n_words[n_sets == 0].any()
@@ -219,5 +225,5 @@ def _have_valid_level_sets(
 
 
 def _compute_starts(sizes: np.ndarray) -> np.ndarray:
-    """Return the start of each slice, if slices with these sizes follow one another from 0."""
+    """Return the start of each slice, where slices of the given sizes follow one another from position 0."""
     return np.cumsum(sizes) - sizes

@@ -1,4 +1,7 @@
-"""Fit the dispersion of counts around boosted means: a constant, optionally plus boosted trees."""
+"""Fit the dispersion of counts around the means that boosted trees predict.
+
+The log dispersion is a constant, optionally plus the output of further boosted trees.
+"""
 
 import numpy as np
 import torch
@@ -30,11 +33,11 @@ _MIN_STANDARD_ERRORS = 2.0
 class DispersionFit:
     """The log dispersion of counts around fitted means: a constant, optionally plus one booster per fold.
 
-    The means must be out of fold: around means that were fitted to the same rows, the counts vary too little, and the
-    dispersion would be too small. The predictions of the boosters are out of fold for the same reason.
+    The means must be out of fold. Otherwise the counts would vary too little around means that were fitted to them, and
+    the dispersion would be too small. The predictions of the boosters are out of fold for the same reason.
 
-    `head` is the likelihood, one of `FAMILIES`. `log_rate` holds the log of mean / exposure of each row. `offset` holds
-    a fixed term of each row's log dispersion, to which the constant is added.
+    `head` is the likelihood, a Negative Binomial or Double Poisson. `log_rate` has the log of mean / exposure of each
+    row. `offset` has a fixed term of each row's log dispersion, to which the constant is added.
     """
 
     def __init__(
@@ -68,14 +71,14 @@ class DispersionFit:
     def to_boosters(self) -> list[Booster]:
         """Return the booster of each fold, or an empty list if the dispersion is constant.
 
-        To predict, add the mean of their outputs to the constant.
+        The predicted log dispersion of a row is the constant plus the mean output of these boosters.
         """
         return [growing.to_booster(growing.rounds) for growing in self._growing]
 
     def boost(self, rows: TreeRows, settings: Settings, clock: Clock = NO_LIMIT) -> None:
-        """Add trees to the log dispersion until the out-of-fold loss stops improving.
+        """Add boosted trees to the log dispersion until the out-of-fold loss stops improving.
 
-        The trees are discarded if they are not clearly better than the constant.
+        The trees are discarded if they are not clearly better than the constant alone.
         """
         constant, before = self.raw, self.losses()
         data = FoldData(rows)
@@ -102,14 +105,14 @@ class DispersionFit:
     def _grow(self, update_curvatures: bool) -> None:
         """Add one tree to the booster of each fold.
 
-        Trees need the gradient and the curvature of the loss. If `update_curvatures` is False, curvatures of an earlier
-        round are used.
+        A tree is fitted to the gradients and the curvatures of the losses. If `update_curvatures` is False, the
+        curvatures of an earlier round are used again.
         """
-        inner = [growing.inner for growing in self._growing]
-        raws, after = [self.raw[index] for index in inner], self.raw.copy()
+        train_rows = [growing.train_rows for growing in self._growing]
+        raws, after = [self.raw[index] for index in train_rows], self.raw.copy()
         for growing, raw in zip(self._growing, raws, strict=True):
-            raw[:, 1] = self.constant + growing.inner_scores
-        fitted = np.concatenate(inner)
+            raw[:, 1] = self.constant + growing.train_scores
+        fitted = np.concatenate(train_rows)
         at, rows, share = (
             torch.from_numpy(np.concatenate(raws)),
             self.sample.rows(fitted),
@@ -122,9 +125,9 @@ class DispersionFit:
         curvature = np.maximum(self._curvature, MIN_DISPERSION_CURVATURE * share)
         start = 0
         for growing in self._growing:
-            part = slice(start, start + len(growing.inner))
+            part = slice(start, start + len(growing.train_rows))
             growing.grow((gradient[part], curvature[part]))
-            after[growing.outer, 1] = self.constant + growing.outer_scores
+            after[growing.held_out_rows, 1] = self.constant + growing.held_out_scores
             start = part.stop
         self.raw = after
 
@@ -149,9 +152,10 @@ def fit_dispersion(
 ) -> DispersionFit:
     """Fit the dispersion of counts around out-of-fold means: a constant, plus boosted trees if clearly better.
 
-    The likelihood is the one of `FAMILIES` with the lower out-of-fold loss at its best constant. With exposures or
-    monotone columns it is always the Negative Binomial, whose mean equals the boosted mean for any dispersion.
-    `log_rate` holds the log of mean / exposure of each row; the log mean is an additional input of the trees.
+    The likelihood is Negative Binomial or Double Poisson, whichever has the lower loss with the best constant
+    dispersion. With exposures or monotone columns, it is always Negative Binomial, because only its mean equals the
+    boosted mean for any dispersion. `log_rate` has the log of mean / exposure of each row. The trees use the log mean
+    as an additional input.
     """
     names = FAMILIES if sample.exposure is None and rows.directions is None else FAMILIES[:1]
     fits = (DispersionFit(make_head(name), sample, seed, log_rate) for name in names)
@@ -159,6 +163,6 @@ def fit_dispersion(
     if len(sample) >= _MIN_DISPERSION_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:
         log_mean = log_rate if sample.exposure is None else log_rate + np.log(sample.exposure)
         leaves = _LARGE_TABLE_DISPERSION_LEAVES if len(sample) >= SMALL_TABLE_ROWS else _DISPERSION_LEAVES
-        settings = Settings(leaves, rate=0.1, rounds=300, patience=10, seed=seed)
+        settings = Settings(leaves, learning_rate=0.1, rounds=300, patience=10, seed=seed)
         best.boost(rows.with_column(log_mean), settings, clock)
     return best

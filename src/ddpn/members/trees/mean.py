@@ -1,4 +1,7 @@
-"""Boost the mean of counts, with one booster per fold. The boosters of all folds grow together."""
+"""Fit boosted trees to the mean of counts, with one booster per fold.
+
+The boosters of all folds are trained together.
+"""
 
 from collections.abc import Sequence
 
@@ -31,7 +34,7 @@ _TRIAL_TIME_SHARE, FOLDS_TIME_SHARE = 0.2, 0.7
 
 
 def choose_learning_rate(rows: int, rate: float | None = None) -> float:
-    """Return `rate` if it is given, else the default learning rate for this number of rows."""
+    """Return the learning rate `rate` if it is given, else the default for this number of rows."""
     return (_LARGE_TABLE_RATE if rows >= SMALL_TABLE_ROWS else _RATE) if rate is None else rate
 
 
@@ -55,8 +58,8 @@ class MeanFit:
     ) -> "MeanFit":
         """Try several numbers of leaves on half of the folds; return the fit with the smallest held-out loss.
 
-        `leaves` holds the numbers to try; None selects the defaults for this number of rows. Only the first number is
-        tried if the table has very many columns. The search ends early if a trial runs out of time.
+        `leaves` has the numbers of leaves to try. None stands for the defaults for this number of rows. If the table
+        has more than 500 columns, only the first number is tried. The search ends early if a trial runs out of time.
         """
         if leaves is None:
             leaves = _LARGE_TABLE_LEAVES if len(rows.rate) >= SMALL_TABLE_ROWS else _LEAVES
@@ -70,14 +73,14 @@ class MeanFit:
         return min(trials, key=lambda trial: trial.loss)
 
     def run(self, n_folds: int, clock: Clock = NO_LIMIT) -> None:
-        """Train the boosters of the first `n_folds` folds until the loss stops improving or the clock ends.
+        """Train the boosters of the first `n_folds` folds until the loss stops improving or the time is up.
 
-        Existing boosters are continued.
+        Boosters that already exist are trained further.
         """
         self._growing += [
             BoostedTrees(self._data, self.rows, k, self.settings) for k in range(len(self._growing), n_folds)
         ]
-        shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
+        shares = [self.rows.weight[growing.held_out_rows].sum() for growing in self._growing]
 
         def add_round(number: int) -> float:
             for growing in self._growing:
@@ -89,11 +92,11 @@ class MeanFit:
         self._best = boost_until_best(add_round, self.settings, clock)
 
     def to_boosters(self) -> list[Booster]:
-        """Return the booster of each fold, cut to the best number of rounds."""
+        """Return the booster of each fold, with only the best number of rounds."""
         return [growing.to_booster(self._best) for growing in self._growing]
 
     def fit_all_rows(self) -> Booster:
-        """Fit a single booster to all rows, with the number of rounds that was best on held-out rows."""
+        """Fit a single booster to all rows, for the number of rounds that was best on held-out rows."""
         rows, all_rows = self.rows, Fold(np.arange(len(self.rows.rate)), np.arange(0))
         (fold,) = choose_fold_columns([all_rows], rows.matrix, rows.rate, rows.weight)
         growing = BoostedTrees(self._data, self.rows, len(self.rows.folds), self.settings, fold=fold)
@@ -103,10 +106,13 @@ class MeanFit:
 
     @property
     def out_of_fold(self) -> np.ndarray:
-        """The out-of-fold log rate of each row; NaN for rows in folds that were not boosted."""
+        """The log rate (log of mean / exposure) of each row, predicted by the booster that was fitted without its fold.
+
+        It is NaN for rows of folds that have no booster yet.
+        """
         log_rates = np.full(len(self.rows.rate), np.nan)
         for growing in self._growing:
-            log_rates[growing.outer] = growing.predict(self.rows.matrix[growing.outer], self._best)
+            log_rates[growing.held_out_rows] = growing.predict(self.rows.matrix[growing.held_out_rows], self._best)
         return log_rates
 
     @property

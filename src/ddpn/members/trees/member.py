@@ -1,4 +1,4 @@
-"""`Trees`: boosted trees as a member, which predict a mean and a dispersion."""
+"""`Trees`: a member that predicts the mean and the dispersion of counts by boosted trees."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -34,11 +34,11 @@ _COPY_FOLDS = 3
 class Trees(Member):
     """Boosted trees that predict a whole distribution.
 
-    First, the mean is fitted by Poisson boosting in five folds; predictions are averaged over the boosters of all
-    folds. The out-of-fold means are then used to choose the number of leaves and the likelihood (Negative Binomial or
-    Double Poisson), and to fit its dispersion: a constant, plus boosted trees if these are clearly better. With a
-    `stream`, all this is done on a sample, and the mean is boosted again on as many rows of the stream as fit into
-    memory.
+    First, the mean is fitted by Poisson boosting in five folds. Predictions are averaged over the boosters of all
+    folds. The out-of-fold means are used to choose the number of leaves and the likelihood (Negative Binomial or Double
+    Poisson), and to fit its dispersion: a constant, plus boosted trees if these are clearly better. For a table that is
+    larger than memory (a `stream`), all this is done on a sample. The trees of the mean are then fitted again, to as
+    many rows of the stream as memory and time allow.
 
     Splits handle categories and missing values directly. Exposures and weights enter the likelihood.
 
@@ -51,13 +51,13 @@ class Trees(Member):
     unit : float
         The reference exposure: exposures are divided by this number.
     means : list of Booster
-        Boosters of the log rate. The predicted rate is the mean of their rates.
+        Boosters of the log rate (log of mean / exposure). The predicted rate is the mean of their rates.
     constant : float
         The constant part of the log dispersion.
     dispersions : list of Booster
         Boosters whose mean output is added to `constant`; empty if the dispersion is the same for all rows.
     leaves : int
-        The chosen number of leaves.
+        The number of leaves of each tree of the mean.
     n_rows : int, optional
         The number of rows of the stream to which the mean was fitted; None without a stream.
 
@@ -109,13 +109,16 @@ class Trees(Member):
         stream: RowStream | None = None,
         is_copy: bool = False,
     ) -> Self:
-        """Boost the mean and the dispersion until they stop improving or the clock ends.
+        """Fit boosted trees to the mean and to the dispersion until they stop improving or the time is up.
 
-        `leaves` holds the numbers of leaves to try, and `rate` is the learning rate of the mean. Both depend on the
-        number of rows by default. `rounds` is the maximum number of rounds. `monotone` maps names of numeric columns to
-        1 if the mean, at equal exposure, must not fall with the column, or to -1 if it must not rise. With `is_copy`,
-        the member is a copy that leaves out a fold, and its mean has a single booster, because the copies are averaged
-        anyway.
+        - `leaves` has the numbers of leaves to try. By default, they depend on the number of rows.
+        - `rate` is the learning rate of the mean. By default, it depends on the number of rows.
+        - `rounds` is the maximum number of rounds.
+        - `monotone` maps names of numeric columns to 1 if the mean (at equal exposure) must not decrease with the
+          column, or to -1 if it must not increase.
+        - `stream` has all rows of a table that is larger than memory. `train` is then a sample of them.
+        - `is_copy` is True for a copy of a cross-fitted member. Its mean then has a single booster, because the
+          predictions of the copies are averaged anyway.
         """
         training_rows = _select_rows(train)
         unit = choose_exposure_unit(training_rows, is_total=False)
@@ -126,7 +129,7 @@ class Trees(Member):
         rows = TreeRows(matrix, table.is_category, mean_rate, weight / weight.mean(), [], directions)
         folds = divide_rows(training_rows.y, seed, training_rows.group, _COPY_FOLDS if is_copy else FOLDS)
         rows = rows._replace(folds=choose_fold_columns(folds, rows.matrix, rows.rate, rows.weight))
-        settings = Settings(rate=choose_learning_rate(len(training_rows), rate), rounds=rounds, seed=seed)
+        settings = Settings(learning_rate=choose_learning_rate(len(training_rows), rate), rounds=rounds, seed=seed)
         with tree_threads_for(matrix.size):
             mean = MeanFit.choose_best(rows, settings, leaves, clock)
             mean.run(len(folds), clock.part(FOLDS_TIME_SHARE * clock.left))
@@ -142,9 +145,10 @@ class Trees(Member):
     def _fit_stream(
         self, stream: RowStream, sample: TreeRows, validation: CountRows, settings: Settings, clock: Clock
     ) -> Self:
-        """Boost a mean on the rows of the stream; return the better of this member and one with the new mean.
+        """Fit new trees of the mean to rows of the stream; return the better of this member and one with the new trees.
 
-        The means are compared on the validation rows. `sample` holds the rows of the stream that are in memory.
+        Their means are compared on the validation rows. `sample` has the rows of the stream to which this member was
+        fitted.
         """
         from ddpn.members.trees.streamed import fit_stream
 
@@ -176,11 +180,14 @@ class Trees(Member):
         return self.table.levels
 
     def log_rate(self, matrix: np.ndarray) -> np.ndarray:
-        """Compute the log rate of each row: the log of the average rate over all boosters of the mean."""
+        """Compute the log rate of each row: the log of the mean rate (mean / exposure) that the boosters predict."""
         return np.log(np.mean([np.exp(booster.raw(matrix)) for booster in self.means], axis=0))
 
     def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> np.ndarray:
-        """Compute the raw outputs of each row, its log rate and its log dispersion. Shape: (rows, 2)."""
+        """Compute the raw outputs of each row: the log rate (log of mean / exposure) and the log dispersion.
+
+        Shape: (rows, 2).
+        """
         matrix = self.table.read(X)
         raw = np.tile([0.0, self.constant], (len(matrix), 1))
         with tree_threads_for(matrix.size):
@@ -243,8 +250,8 @@ class Trees(Member):
 def _select_rows(train: CountRows) -> CountRows:
     """Select the rows with positive weight.
 
-    Raise a `NotApplicableError` if no mean can be boosted on them, for example because counts are censored. Bounds of
-    counts are ignored, which is appropriate if counts are rarely near them.
+    Raise a `NotApplicableError` if boosted trees cannot be fitted to them, for example because counts are censored.
+    Bounds of counts are ignored, which is appropriate if counts are rarely near them.
     """
     selected = train.rows(train.has_weight)
     if selected.limit is not None and (selected.y >= selected.limit).any():

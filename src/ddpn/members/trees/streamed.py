@@ -1,4 +1,4 @@
-"""Boost a mean on the rows of a table that is larger than memory.
+"""Fit boosted trees to the mean of counts in a table that is larger than memory.
 
 Rows are read in chunks. In memory, LightGBM stores only the bin of each value, in one byte.
 """
@@ -48,14 +48,14 @@ def fit_stream(
     settings: Settings,
     clock: Clock,
 ) -> tuple[Booster, int, int] | None:
-    """Boost a mean on rows of a stream, with early stopping on validation rows.
+    """Fit boosted trees to the mean of counts on rows of a stream, with early stopping on validation rows.
 
-    If the stream has more rows than memory or time allow, a random subset is used. Bins are computed from `sample`,
-    rows of the stream that are in memory. Exposures of the stream are divided by `unit`; exposures of the validation
-    rows must be divided already.
+    If the stream has more rows than memory or time allow, a random subset is used. Bins are computed from `sample`, the
+    rows of the stream that are in memory. Exposures of the stream are divided by `unit` here. Exposures of the
+    validation rows must already be divided by it.
 
-    Return the booster, its number of leaves and its number of rows. Return None if `sample` already has all rows that
-    memory and time allow, or if all validation counts are 0.
+    Return the booster, the number of leaves of its trees, and the number of rows to which it was fitted. Return None if
+    `sample` already has all rows that memory and time allow, or if all validation counts are 0.
     """
     columns = sample.matrix.shape[1]
     rows = count_affordable_stream_rows(stream, columns, clock)
@@ -77,9 +77,9 @@ def fit_stream(
 
 
 class StreamedTreeRows(lightgbm.Sequence):
-    """Feeds `rows` random rows of a stream to LightGBM, which requests them in consecutive slices.
+    """Passes `rows` random rows of a stream to LightGBM, which requests them in consecutive slices.
 
-    While rows are read, the attributes `rate` and `weight` are filled with their rates and weights.
+    While a row is read, its rate (count / exposure) and its weight are written to the attributes `rate` and `weight`.
     """
 
     def __init__(self, stream: RowStream, table: TreeTable, unit: float, rows: int, seed: int) -> None:
@@ -100,7 +100,7 @@ class StreamedTreeRows(lightgbm.Sequence):
         return np.ascontiguousarray(matrix[:rows])
 
     def _iter_matrices(self) -> Iterator[np.ndarray]:
-        """Draw rows from each chunk of the stream, store their rates and weights, and yield their input matrix."""
+        """Draw rows from each chunk of the stream, store their rates and weights, and yield their matrix of inputs."""
         share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
         for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):
             sampled = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
@@ -115,7 +115,7 @@ class StreamedTreeRows(lightgbm.Sequence):
 
 
 class StreamedData(FoldData):
-    """Creates the LightGBM datasets of the rows of a stream, for training, and of the validation rows."""
+    """Creates two LightGBM datasets: of rows of a stream, for training, and of the validation rows."""
 
     def __init__(self, sample: TreeRows, validation: TreeRows, streamed: StreamedTreeRows) -> None:
         super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))

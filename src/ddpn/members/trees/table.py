@@ -34,7 +34,7 @@ class TreeTable:
 
     @classmethod
     def fit(cls, X: Any) -> tuple[Self, np.ndarray]:
-        """Learn the columns and frequent levels of a table; return the converter and the converted table."""
+        """Learn the columns and the frequent levels of a table; return a `TreeTable` and the matrix of this table."""
         columns = read_table(X)
         levels = {column.name: _list_frequent_levels(column) for column in columns if column.is_category}
         table = cls(Schema.from_table(columns), levels)
@@ -65,8 +65,8 @@ class TreeTable:
     def get_directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
         """Return the monotone constraint of each matrix column, or None if `monotone` is None.
 
-        The constraint is 1 if the mean must not fall with the column, -1 if it must not rise, and 0 without a
-        constraint. `monotone` maps names of numeric columns to 1 or -1.
+        A constraint is 1 if the mean must not decrease with the column, and -1 if it must not increase. 0 means that
+        there is no constraint. `monotone` maps names of numeric columns to 1 or -1.
         """
         if monotone is None:
             return None
@@ -89,7 +89,10 @@ class TreeTable:
 
 
 def _list_frequent_levels(column: Column) -> tuple[str, ...]:
-    """List the levels of a column, most frequent first, at most `MAX_LEVELS`. Ties are in alphabetical order."""
+    """List the most frequent levels of a column, at most `MAX_LEVELS`, in descending order of frequency.
+
+    Levels with equal numbers of rows are in alphabetical order.
+    """
     rows = column.count_levels()
     order = sorted(range(len(rows)), key=lambda code: (-rows[code], column.levels[code]))
     return tuple(column.levels[code] for code in order if rows[code])[:MAX_LEVELS]
