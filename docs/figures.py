@@ -247,8 +247,8 @@ def draw_ensemble(path: Path) -> None:
     left.plot(grid, distribution.components.mean.numpy(), color=GREY, linewidth=0.7)
     left.plot(grid, distribution.mean, color="black", label="mean of the ensemble")
     left.plot(x, y, ".", color="0.35", markersize=2.5, label="training rows")
-    left.set(title="Five networks (grey); no rows where it is shaded", xlabel="x", ylabel="count", ylim=(0, 32))
-    left.legend(frameon=False, loc="upper center", ncols=3, fontsize=7.5, handlelength=1.2, columnspacing=1.0)
+    left.set(title="Five networks (grey); no rows where it is shaded", xlabel="x", ylabel="count", ylim=(0, 36))
+    left.legend(frameon=False, loc="upper left", fontsize=7.5)
     right.semilogy(grid, distribution.aleatoric, color="black", label="aleatoric: what more rows would not remove")
     right.semilogy(grid, distribution.epistemic, color=ACCENT, label="epistemic: what they would")
     for ax in (left, right):

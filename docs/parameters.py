@@ -60,8 +60,8 @@ _HEAD = """# Parameters
 Each option has one name. It is a key of a settings file (`ddpn fit --config settings.toml`), and with dashes it is an
 option of `ddpn fit`; most are arguments of `CountRegressor`. Options on the command line take precedence over the file.
 
-| key of the file | `ddpn fit` | Python | type | default | meaning |
-|---|---|---|---|---|---|
+| key and option | Python | type | default | meaning |
+|---|---|---|---|---|
 """
 _TRAINING = """
 ## Options of the training
@@ -113,9 +113,9 @@ def format_option(name: str) -> list[str]:
     in_python = IN_PYTHON.get(name, f"`{name}`")
     if not default and not field.is_required():
         default = _format_value(field.default if field.default not in (None, ()) else arguments.get(name))
-    flag = f"`{text.flag or '--' + name.replace('_', '-')}`" if text else ""
+    flag = f"<br>`{text.flag or '--' + name.replace('_', '-')}`" if text else ""
     annotation = next((item for item in field.metadata if get_origin(item)), field.annotation)
-    return [f"`{name}`", flag, in_python, describe_type(annotation), default or "required", meaning]
+    return [f"`{name}`{flag}", in_python, describe_type(annotation), default or "required", meaning]
 
 
 def format_training_option(name: str) -> list[str]:

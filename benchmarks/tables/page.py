@@ -229,7 +229,8 @@ def describe_failures(results: Results) -> Iterable[str]:
     for key, number in frequencies.items():
         model, status, reason = key
         examples = ", ".join(where[key][:6]) + (", ..." if number > 6 else "")
-        lines.append(f"- {_find_label(model)}: {number} {status} ({examples}): `{reason}`")
+        # Two backticks on each side: the reason may contain one.
+        lines.append(f"- {_find_label(model)}: {number} {status} ({examples}): `` {reason} ``")
     return ["\n".join(lines)]
 
 
