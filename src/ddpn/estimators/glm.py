@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from ddpn.estimators.coefficient_draws import compute_log_mean_errors, draw_glms
 from ddpn.estimators.coefficients import INTERCEPT, CoefficientTable, GLMSummary
 from ddpn.estimators.dispersion import GoodnessOfFit, check_coefficients, check_overdispersion
 from ddpn.estimators.estimator import CountEstimator
 from ddpn.members.design import Design, check_complete
+from ddpn.members.folds import CrossFitted
 from ddpn.members.glm import GLM
 from ddpn.members.linear import fit_linear
 from ddpn.networks.heads import HEADS, Head, make_head
+from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import Predictor
 from ddpn.rows.checks import TableLike
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
-from ddpn.runtime.errors import InputError, warn_user
+from ddpn.runtime.errors import ConfigError, InputError, warn_user
 from ddpn.runtime.frames import library_name
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
@@ -363,6 +368,93 @@ class CountGLM(CountEstimator):
         ratio = "odds ratio" if label.startswith("logit ") else ratio
         title = self.likelihood.replace("_", " ").title()
         return GLMSummary(title, facts, table.rows(is_location), table.rows(~is_location), ratio, tuple(notes))
+
+    # Uncertainty of the coefficients -----------------------------------------------------------------------------
+
+    def predict_distribution(
+        self,
+        X: TableLike,
+        exposure: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        coefficient_draws: int = 0,
+        random_state: int = 0,
+    ) -> Prediction:
+        """Predict the whole distribution of every row.
+
+        Parameters
+        ----------
+        X, exposure, upper, groups
+            As for `CountRegressor.predict_distribution`.
+        coefficient_draws : int
+            0 takes the fitted coefficients as exact. With a larger number, such as 100, the prediction is a mixture
+            over that many draws of the coefficients from their normal approximation (`covariance_`). Intervals are then
+            wider, and `epistemic` is the variance due to the coefficients. This matters for large means and few rows.
+        random_state : int
+            The seed of the draws.
+
+        Returns
+        -------
+        Prediction
+            With `mean`, `std`, `interval`, `quantile`, `pmf`, `prob_above`, `sample`, `plot`, `to_frame` and more.
+        """
+        check_integer("coefficient_draws", coefficient_draws)
+        if not coefficient_draws:
+            return super().predict_distribution(X, exposure, upper, groups)
+        is_linear, generator = self._list_linear_outputs(self.head_), np.random.default_rng(random_state)
+        copies = draw_glms(self._glm, is_linear, self.covariance_, coefficient_draws, generator)
+        model = copy(self)
+        model.predictor_ = copy(self.predictor_)
+        model.predictor_.members = {"glm": CrossFitted(copies)}
+        return super(CountGLM, model).predict_distribution(X, exposure, upper, groups)
+
+    def predict_mean_interval(
+        self, X: TableLike, coverage: float = 0.95, exposure: ArrayLike | None = None
+    ) -> np.ndarray:
+        """Compute a confidence interval for the mean of each row.
+
+        It is exp(log mean - z se) to exp(log mean + z se), where se is the standard error of the log mean, computed
+        from `covariance_` (as `get_prediction(...).summary_frame()` in statsmodels). It says how well the mean is
+        known. Single counts vary around the mean: `predict_interval` predicts where they lie.
+
+        Parameters
+        ----------
+        X, exposure
+            As for `predict_distribution`.
+        coverage : float
+            The confidence level.
+
+        Returns
+        -------
+        array of float, shape (rows, 2)
+            The lower and upper end of each interval.
+
+        Examples
+        --------
+        >>> X = np.linspace(-2, 2, 500).reshape(-1, 1)
+        >>> y = np.random.default_rng(0).poisson(np.exp(1 + X[:, 0]))
+        >>> CountGLM("poisson").fit(X, y).predict_mean_interval([[0.0], [2.0]]).round(2)
+        array([[ 2.68,  3.04],
+               [17.77, 20.01]])
+        """
+        check_is_fitted(self)
+        is_share = is_number(coverage) and 0.0 < coverage < 1.0
+        check_number("coverage", coverage, "a number between 0 and 1", is_share)
+        is_bounded = not self.predictor_.counts.is_unrestricted
+        if not self.head_.location_is_mean or is_bounded:
+            why = "counts are bounded or censored" if is_bounded else "coefficients are not those of the log mean"
+            raise ConfigError(
+                f"There is no confidence interval of the mean, because {why}. Use predict_distribution with "
+                "coefficient_draws=200: its `epistemic` is the variance of the mean."
+            )
+        design = self._glm.design
+        assert design is not None
+        inputs = design.read(self.parse(X))
+        n_coefficients = 1 + inputs.shape[1]
+        errors = compute_log_mean_errors(inputs, self.covariance_[:n_coefficients, :n_coefficients])
+        reach = ndtri(0.5 + coverage / 2.0) * errors
+        return self.predict(X, exposure)[:, None] * np.exp(np.c_[-reach, reach])
 
     # Saving ------------------------------------------------------------------------------------------------------
 

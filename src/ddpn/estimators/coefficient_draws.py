@@ -1,0 +1,48 @@
+"""What the uncertainty of a GLM's coefficients means for its predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddpn.members.glm import GLM
+from ddpn.members.linear import LinearPredictor
+
+
+def draw_glms(
+    glm: GLM, is_linear: Sequence[bool], covariance: np.ndarray, n_draws: int, generator: np.random.Generator
+) -> list[GLM]:
+    """Draw GLMs whose coefficients differ from those of `glm` by normal errors with the given covariance.
+
+    `is_linear` says of each raw output whether it is linear in the columns (True) or constant (False). `covariance` is
+    that of the coefficients of the original columns, in the order of `CountGLM.coefficient_table`. Coefficients that
+    are not identified, whose covariance is NaN, stay as they are.
+    """
+    linear = glm.linear
+    known = np.nan_to_num(covariance)
+    errors = generator.multivariate_normal(np.zeros(len(known)), known, size=n_draws, method="eigh")
+    n_slopes = linear.slopes.shape[1]
+    drawn = []
+    for error in errors:
+        base, slopes, position = linear.base.copy(), linear.slopes.copy(), 0
+        for output, has_slopes in enumerate(is_linear):
+            base[output] += error[position]
+            if has_slopes:
+                slope_errors = error[position + 1 : position + 1 + n_slopes]
+                slopes[output] += slope_errors * linear.scale
+                base[output] += slope_errors @ linear.center
+            position += 1 + n_slopes * has_slopes
+        predictor = LinearPredictor(linear.center, linear.scale, slopes, base)
+        drawn.append(GLM(glm.head, predictor, glm.unit, design=glm.design, low=glm.low, high=glm.high))
+    return drawn
+
+
+def compute_log_mean_errors(inputs: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Compute the standard error of the log mean of each row.
+
+    `inputs` is the design matrix without the intercept, and `covariance` that of the coefficients of the log mean, the
+    intercept first. Coefficients that are not identified, whose covariance is NaN, count as exact.
+    """
+    rows = np.c_[np.ones(len(inputs)), inputs]
+    return np.sqrt(np.einsum("ij,jk,ik->i", rows, np.nan_to_num(covariance), rows))
