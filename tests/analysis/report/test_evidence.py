@@ -40,7 +40,7 @@ def test_intervals_are_calibrated_ones(small_model, data, baselines):
     assert np.column_stack([evidence.low, evidence.high]).tolist() == ends.tolist()
     (width,) = (entry["width"] for entry in evidence.board.entries if entry["name"] == "constant")
     assert width == np.ptp(stats.poisson(baselines["constant"].mean.numpy()).ppf([0.05, 0.95]))
-    assert evidence.calibrated == 200
+    assert evidence.calibration_rows == 200
 
 
 def test_rows_of_weight_0_are_not_evaluated(small_model, data, baselines):
