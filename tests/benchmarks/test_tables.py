@@ -259,7 +259,7 @@ def test_the_page_names_failures_and_the_best_of_a_table(results):
     fact = {"rows": 100, "columns": [column], "mean": 1.0, "variance": 2.0, "about": "things", "source": "none"}
     facts = {name: {**fact, "drop": [], "why": ""} for name in results}
     text = import_benchmark("page").format_page(results, {}, facts, results)
-    assert "scikit-learn boosting, Poisson: 1 failed (two 0): `out of memory`" in text
+    assert "scikit-learn boosting, Poisson: 1 failed (two 0): `` out of memory ``" in text
     assert "| one (100) | **0.9** | 1 | 1.2 |" in text
     assert "at worst +10.0% against the best peer of a table (two)" in text
 
