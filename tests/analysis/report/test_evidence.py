@@ -164,7 +164,7 @@ def test_coverage_is_compared_with_the_level_and_with_what_is_expected(make_evid
 
 
 def test_calibrated_intervals_are_compared_with_their_own_probability_too(make_evidence):
-    sentence = describe_interval_coverage(make_covering_evidence(make_evidence, 0.95, 0.95, calibrated=120))
+    sentence = describe_interval_coverage(make_covering_evidence(make_evidence, 0.95, 0.95, calibration_rows=120))
     assert "calibrated on 120 held-out rows" in sentence
     assert "as expected" in sentence
 
