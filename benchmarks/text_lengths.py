@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ddpn.paper.experiments.catalogue import experiment as read_experiment
+from ddpn.paper.experiments.catalogue import read_experiment
 from ddpn.paper.experiments.rows import LOADERS, load_data
 from ddpn.paper.experiments.runs import find_finished_runs
 from ddpn.paper.experiments.scoring import evaluate_detection
@@ -43,7 +43,7 @@ def compare_at_equal_lengths(name: str, folder: Path) -> ResultTable:
     reviews, verses = count_tokens(parts.test.X), count_tokens(parts.ood)
     matched = match_lengths(reviews, verses)
     scores = {
-        scored_run.run.label: scored_run.variances
+        scored_run.run.label: (scored_run.test_variances, scored_run.ood_variances)
         for scored_run in score_ood_rows(find_finished_runs(experiment, folder))
     }
     scores["number of tokens alone, few"] = (

@@ -10,7 +10,7 @@ import warnings
 import pytest
 import typer
 
-from ddpn.cli.console import CtrlCRunner, answer_ctrl_c, report_errors, show
+from ddpn.cli.console import CtrlCRunner, end_on_ctrl_c, print_table, report_errors
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 
 
@@ -52,10 +52,10 @@ def test_ctrl_c_that_arrives_twice_is_reported(monkeypatch, capsys):
 #: A call of many seconds into a library, which ends when it is done and not when a signal arrives.
 LONG = """
 import hashlib, os, signal, threading
-from ddpn.cli.console import report_errors, answer_ctrl_c
+from ddpn.cli.console import report_errors, end_on_ctrl_c
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-with report_errors("Nothing was written."), answer_ctrl_c("Nothing was written."):
+with report_errors("Nothing was written."), end_on_ctrl_c("Nothing was written."):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 """
@@ -68,7 +68,7 @@ def test_ctrl_c_is_answered_in_the_middle_of_a_long_call():
 
 def test_ctrl_c_between_two_instructions_is_the_usual_exception():
     before = signal.set_wakeup_fd(-1)
-    with pytest.raises(KeyboardInterrupt), answer_ctrl_c(""):
+    with pytest.raises(KeyboardInterrupt), end_on_ctrl_c(""):
         signal.raise_signal(signal.SIGINT)
     assert signal.set_wakeup_fd(before) == -1
 
@@ -90,8 +90,8 @@ def test_warnings_are_sentences_once_each(capsys):
 
 def test_tables_are_wide_enough_where_there_is_no_terminal(capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    show("x" * 130)
-    show("y", to_stderr=True)
+    print_table("x" * 130)
+    print_table("y", to_stderr=True)
     assert capsys.readouterr() == ("x" * 130 + "\n", "y\n")
 
 

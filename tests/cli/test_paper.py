@@ -23,9 +23,9 @@ TINY = {
 @pytest.fixture
 def tiny_catalogue(monkeypatch):
     """A catalogue of one small experiment."""
-    real = catalogue.read
-    monkeypatch.setattr(catalogue, "read", lambda name: TINY if name == "tiny" else real(name))
-    monkeypatch.setattr(catalogue, "names", lambda: ["tiny"])
+    real = catalogue.read_toml
+    monkeypatch.setattr(catalogue, "read_toml", lambda name: TINY if name == "tiny" else real(name))
+    monkeypatch.setattr(catalogue, "list_names", lambda: ["tiny"])
     monkeypatch.setattr("ddpn.paper.experiments.rows.TEST_ROWS", 100)
 
 
@@ -75,7 +75,7 @@ def test_missing_data_is_reported_with_code_1(run_ddpn, monkeypatch, tmp_path):
 def test_the_list_has_every_experiment_with_what_it_needs(run_ddpn):
     result = run_ddpn("reproduce", "--list")
     assert result.exit_code == 0
-    for name in catalogue.names():
+    for name in catalogue.list_names():
         assert name in result.output
     assert "data set length_of_stay" in result.output
     assert "simulated (wave)" in result.output

@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from ddpn.cli.console import show
+from ddpn.cli.console import print_table
 from ddpn.cli.tables import build_column_table, describe_model
 from ddpn.tables.columns import Kind
 from ddpn.tables.conversion import TableColumn
@@ -21,7 +21,7 @@ def test_columns_are_listed_with_roles_and_missing_values_up_to_a_limit():
     )
     with redirect_stdout(StringIO()) as captured, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "160")
-        show(build_column_table(Roles("y", "days", None, columns)))
+        print_table(build_column_table(Roles("y", "days", None, columns)))
     for words in ("days .* exposure", "age .* number .* 60 .* 1,200", "becomes day, month", "and 15 more"):
         assert re.search(words, captured.getvalue()), words
 

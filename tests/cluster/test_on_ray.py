@@ -24,7 +24,7 @@ from ddpn.members import folds
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.jobs import Job, JobError, run, slots
+from ddpn.runtime.jobs import Job, JobError, count_slots, run
 from ddpn.storage.results import ResultStore
 from ddpn.tables import blocks as table_blocks
 from ddpn.tables.table import Table
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.last
 
 
 def test_failed_and_killed_jobs_are_repeated_and_errors_of_ddpn_are_not(cluster, work, tmp_path):
-    assert slots(cluster) == 2
+    assert count_slots(cluster) == 2
     often = {"once": (work.fail_first, 1), "never": (work.fail_first, 9), "deadly": (work.die_first, 9)}
     for name in often:
         (tmp_path / name).mkdir()
@@ -142,10 +142,10 @@ def test_a_node_is_killed_and_the_program_saves_the_same_portfolio(nodes, cluste
     on_cluster = CliRunner().invoke(app, [*command, "-o", "there", "--cluster", cluster.address])
     has_ended.set()
     killer.join()
-    while slots(cluster) > 1:
+    while count_slots(cluster) > 1:
         time.sleep(0.1)
     nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
-    while slots(cluster) < 2:
+    while count_slots(cluster) < 2:
         time.sleep(0.1)
     locally = CliRunner().invoke(app, [*command, "-o", "here"])
     assert on_cluster.exit_code == locally.exit_code == 0, on_cluster.output

@@ -11,7 +11,7 @@ import pytest
 
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.jobs import Job, JobError, is_here, run, slots
+from ddpn.runtime.jobs import Job, JobError, count_slots, run, runs_in_this_process
 from ddpn.runtime.threads import count_cores
 from ddpn.storage.results import ResultStore
 
@@ -136,12 +136,12 @@ def test_stored_results_are_not_computed_again(work, tmp_path):
 
 
 def test_numbers_of_jobs_are_those_of_scikit_learn():
-    assert [slots(n) for n in (None, 1, 3, -1)] == [1, 1, 3, count_cores()]
-    assert slots(-2) == max(1, count_cores() - 1)
-    assert [is_here(n) for n in (None, 1, 2, RayCluster("nowhere:1"))] == [True, True, False, False]
+    assert [count_slots(n) for n in (None, 1, 3, -1)] == [1, 1, 3, count_cores()]
+    assert count_slots(-2) == max(1, count_cores() - 1)
+    assert [runs_in_this_process(n) for n in (None, 1, 2, RayCluster("nowhere:1"))] == [True, True, False, False]
     for wrong in (0, 1.5, "ray", True):
         with pytest.raises(ConfigError, match="n_jobs must be a number of processes"):
-            slots(wrong)
+            count_slots(wrong)
 
 
 @pytest.mark.parametrize(("option", "value"), [("cpus", 0), ("retries", -1), ("gpus", 1.5), ("gpus", -1)])

@@ -10,9 +10,9 @@ from ddpn.runtime import threads
 from ddpn.runtime.threads import (
     MIN_THREADED_CELLS,
     MIN_THREADED_MULTIPLY_ADDS,
+    limit_torch_threads,
+    limit_tree_threads,
     single_thread,
-    threads_for,
-    tree_threads_for,
 )
 
 
@@ -31,7 +31,7 @@ def get_settings():
 
 def test_small_operations_have_one_thread_and_large_ones_the_users():
     for work, inside in ((MIN_THREADED_MULTIPLY_ADDS - 1, 1), (MIN_THREADED_MULTIPLY_ADDS, 3), (float("inf"), 3)):
-        with threads_for(work):
+        with limit_torch_threads(work):
             assert torch.get_num_threads() == inside
         assert torch.get_num_threads() == 3
 
@@ -39,7 +39,7 @@ def test_small_operations_have_one_thread_and_large_ones_the_users():
 def test_the_setting_is_restored_after_an_error_and_by_nested_blocks():
     before = get_settings()
     with single_thread():
-        with single_thread(), threads_for(MIN_THREADED_MULTIPLY_ADDS):
+        with single_thread(), limit_torch_threads(MIN_THREADED_MULTIPLY_ADDS):
             assert torch.get_num_threads() == 1, "what is large within small work may not have more"
         assert torch.get_num_threads() == 1
     assert get_settings() == before
@@ -78,8 +78,8 @@ def test_onednn_comes_back_when_the_last_python_thread_leaves(monkeypatch):
 
 def test_trees_and_blas_have_one_thread_for_small_tables():
     before = {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
-    with tree_threads_for(MIN_THREADED_CELLS):
+    with limit_tree_threads(MIN_THREADED_CELLS):
         assert {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()} == before
-    with tree_threads_for(MIN_THREADED_CELLS - 1):
+    with limit_tree_threads(MIN_THREADED_CELLS - 1):
         assert {pool["num_threads"] for pool in threadpool_info()} == {1}
     assert {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()} == before

@@ -12,7 +12,7 @@ from ddpn.metrics import crps
 from ddpn.runtime.errors import InputError
 from ddpn.tables.table import Table
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.large_tables import check_and_draw_rows, open_table
+from ddpn.workflow.large_tables import check_and_read_rows, open_table
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.preparing import prepare
 
@@ -177,7 +177,7 @@ def test_rows_of_held_out_groups_are_never_streamed(table, tmp_path, write_parts
 
 def draw_checked_rows(folder, **plan):
     table = Table([str(folder)])
-    return check_and_draw_rows(table, FitConfig(**{"target": "y"} | plan), np.arange(0, table.rows, 3))
+    return check_and_read_rows(table, FitConfig(**{"target": "y"} | plan), np.arange(0, table.rows, 3))
 
 
 def test_rows_are_counted_and_those_that_are_asked_for_returned(folder, table):

@@ -31,7 +31,7 @@ def test_the_seed_decides_the_random_split():
     one, again, other = (split_all_rows(make_frame(), seed=seed, test_size=0.2) for seed in (0, 0, 1))
     assert [len(part) for part in one.rows] == [700, 100, 200]
     assert one.rows.test.tolist() == again.rows.test.tolist() != other.rows.test.tolist()
-    assert one.how == "at random by seed 0"
+    assert one.description == "at random by seed 0"
 
 
 def test_up_to_5000_rows_are_all_fitted_unless_test_rows_are_asked_for():
@@ -66,7 +66,7 @@ def test_a_column_may_name_the_parts():
     split = split_all_rows(make_frame(fold=words), split_column="fold")
     assert split.rows.train.tolist() == [row for row in range(300) if row % 3 == 0]
     assert split.rows.validation.tolist() == [row for row in range(300) if row % 3 == 1]
-    assert split.how == "by column fold"
+    assert split.description == "by column fold"
 
 
 def test_validation_rows_are_drawn_where_the_column_names_none():
@@ -98,7 +98,7 @@ def test_by_time_the_last_rows_are_the_test(kind):
     ranks = [set(order[part].tolist()) for part in split.rows]
     assert ranks == [set(range(700)), set(range(700, 800)), set(range(800, 1000))]
     start = first + timedelta(days=800) if kind == "dates" else 400.0
-    assert split.how == f"by time: the test rows begin at when = {start}"
+    assert split.description == f"by time: the test rows begin at when = {start}"
 
 
 def test_rows_of_one_time_stay_together():
@@ -145,7 +145,7 @@ def test_groups_are_in_one_part_each(seed):
     assert are_apart(split.rows, group)
     for part, share in zip(split.rows, (0.7, 0.1, 0.2), strict=True):
         assert abs(len(part) - share * N) <= 20  # the largest group at most
-    assert "person" in split.how
+    assert "person" in split.description
     assert "person" in split.meaning
 
 
@@ -175,7 +175,7 @@ def test_by_time_test_groups_begin_last_and_training_rows_are_earlier():
     assert len(test) == 200, "all rows of the test groups are tested"
     left = N - len(train) - len(validation) - len(test)
     assert left > 0
-    assert f"{left:,} later rows" in split.how
+    assert f"{left:,} later rows" in split.description
     assert "begin later" in split.meaning
 
 
@@ -194,8 +194,8 @@ def test_in_a_panel_the_last_rows_of_random_groups_are_tested(late):
     tested = np.isin(group, group[test])
     assert np.array_equal(np.sort(test), np.flatnonzero(tested & (when >= first))), "all of their later rows"
     assert np.array_equal(np.sort([*train, *validation]), np.flatnonzero(~tested & (when < first)))
-    assert f"from when = {first} on of {len(np.unique(group[test]))} of 100 groups" in split.how
-    assert f"{N - len(train) - len(validation) - len(test)} later rows of other groups" in split.how
+    assert f"from when = {first} on of {len(np.unique(group[test]))} of 100 groups" in split.description
+    assert f"{N - len(train) - len(validation) - len(test)} later rows of other groups" in split.description
     assert split.meaning.startswith("Scores are for later rows of new groups: no value of person")
     other = split_rows(make_frame(when=when), plan.replace(seed=1), group=group).rows.test
     assert not np.array_equal(np.sort(other), np.sort(test))
@@ -246,4 +246,4 @@ def test_with_groups_the_printed_beginning_is_that_of_the_earliest_test_row():
     group = (order // 10).astype(np.uint64)  # every group has ten successive times, and the table is not sorted
     plan = FitConfig(target="y", time="when", group=("person",))
     split = split_rows(make_frame(when=order), plan, group=group)
-    assert f"begin at when = {order[split.rows.test].min()} " in split.how
+    assert f"begin at when = {order[split.rows.test].min()} " in split.description

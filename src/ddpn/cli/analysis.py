@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import print_json, print_step, show, show_warnings
+from ddpn.cli.console import print_json, print_step, print_table, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import build_table
@@ -43,9 +43,10 @@ def diagnose(
 ) -> None:
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
 
-    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, piled up at its maximum,
-    heaped or heavy-tailed. Means are predicted out of fold, for new groups with --group, and p-values are adjusted for
-    the number of checks. Counts with known bounds or censoring, such as --upper, are not tested: fit handles them.
+    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, heaped, heavy-tailed, or
+    too often equal to its maximum. The counts are compared with means that are predicted out of fold; with --group,
+    these are predictions for new groups. p-values are adjusted for the number of checks. Bounds and censoring that you
+    give, for example with --upper, are not tested, because `ddpn fit` takes them into account.
 
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered
     """
@@ -82,7 +83,7 @@ def _show_diagnosis(diagnosis: "Diagnosis") -> None:
         for finding in diagnosis.findings:
             numbers = (f"{value:.2g}" if value >= 0.001 else "<0.001" for value in (finding.p_value, finding.adjusted))
             rows.append(((finding.name, finding.outcome, finding.effect, *numbers), finding.found))
-        show(build_table(("check", "result", "effect", "p", "adjusted p"), rows, right=(3, 4)))
+        print_table(build_table(("check", "result", "effect", "p", "adjusted p"), rows, right=(3, 4)))
         for finding in diagnosis.findings:
             if finding.found:
                 typer.echo(f"- {finding.sentence}")
@@ -94,7 +95,7 @@ def _show_diagnosis(diagnosis: "Diagnosis") -> None:
 
 @command("likelihoods", "Nothing was changed.")
 def likelihoods(as_json: o.Json = False) -> None:
-    """List the distributions that --likelihood of `ddpn fit` accepts, and what each is for.
+    """List the distributions that --likelihood of `ddpn fit` accepts, and the counts that each one suits.
 
     `ddpn diagnose` recommends one for a table.
     """
@@ -105,7 +106,7 @@ def likelihoods(as_json: o.Json = False) -> None:
         print_json(purposes)
         return
     names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in purposes}
-    show(build_table(("name", "suits"), [((names[name], purpose), False) for name, purpose in purposes.items()]))
+    print_table(build_table(("name", "suits"), [((names[name], purpose), False) for name, purpose in purposes.items()]))
 
 
 Rows = Annotated[
@@ -153,10 +154,10 @@ def explain(
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
-    """Explain a model: which columns move the predicted mean and the predicted spread, and how.
+    """Explain which columns change the predicted mean and the predicted spread, and how much.
 
-    Prints importance (if DATA has the target) and effects; with --rows, how much each column adds to the predictions
-    for these rows, compared with all rows of DATA.
+    Prints the importance of columns (if DATA has the target) and their effects. With --rows, prints how much each
+    column adds to the predictions for these rows, relative to the average over all rows of DATA.
 
     Example: ddpn explain bikes.model bikes.csv -o effects.png
     """
@@ -195,9 +196,11 @@ def explain(
 
 
 def _show_explanation(explanation: "Explanation", note: str) -> None:
-    """Print the most important columns: by how much shuffling them worsens predictions, and the range of their effects.
+    """Print a table of the most important columns and their effects.
 
-    If the table has no target, only effects are printed. `note` is a sentence about the rows that were used.
+    The importance of a column is how much worse predictions become if its values are shuffled. Its effect is the range
+    of predictions over its values. If the table has no target, only effects are printed. `note` is a sentence about the
+    rows that were used.
     """
 
     def format_range(effect: "Effect", curve: "Curve") -> str:
@@ -221,7 +224,7 @@ def _show_explanation(explanation: "Explanation", note: str) -> None:
         changes = [f"{change.mean():+.1%}" for change in changed]
         rows.append(((name, *changes, format_range(effect, effect.mean), format_range(effect, effect.spread)), False))
     headings = ("column", *shuffled, "mean, effect", f"{typical.spread.quantity}, effect")
-    show(build_table(headings, rows, range(1, 1 + len(shuffled))))
+    print_table(build_table(headings, rows, range(1, 1 + len(shuffled))))
     if importance:
         typer.echo(
             "shuffled: the change of the CRPS, the predicted mean and the predicted spread if the values of the column "
@@ -258,7 +261,7 @@ def _show_contributions(contributions: "Contributions", row_numbers: list[int]) 
         for name, cell, added in contributions.top(position, _MAX_PRINTED_COLUMNS):
             factor = f"× {math.exp(added):.3f}" if contributions.log else ""
             rows.append(((name, value_text(cell), f"{added:+.3f}", factor), False))
-        show(build_table(headings, rows, right=(2, 3)))
+        print_table(build_table(headings, rows, right=(2, 3)))
 
 
 #: The exit code if there is drift.
@@ -295,9 +298,10 @@ def monitor(
 ) -> None:
     """Compare new rows with the training rows of a model; the exit code is 3 if they differ.
 
-    Checks the values of every column, missing ones included, and the share of out-of-distribution rows; if DATA has
-    the target, also the coverage of the intervals and the PIT (whether counts are distributed as predicted). A
-    difference counts as drift if it is more than chance, allowing for the number of checks, and large enough to matter.
+    Checks the values of every column, including missing values, and the share of out-of-distribution rows. If DATA has
+    the target, also checks the coverage of the intervals and the PIT (whether counts are distributed as predicted). A
+    difference counts as drift if it is large enough to matter and larger than expected by chance, given the number of
+    checks.
 
     Example: ddpn monitor visits.model november.csv
     """
@@ -320,14 +324,14 @@ def monitor(
 
 
 def _show_comparison(monitoring: "Monitoring") -> None:
-    """Print the results of all checks of new rows, those with drift first, and the columns that were not compared."""
+    """Print the results of all checks of new rows, beginning with drift, and the columns that were not compared."""
     typer.echo(monitoring.headline)
     rows = [(check.cells, check.drift) for check in monitoring.checks[:_MAX_PRINTED_CHECKS]]
     headings = "check", "before", "now", "difference", "threshold", "adjusted p", "result"
     table = build_table(headings, rows, right=(3, 4, 5))
     if len(monitoring.checks) > _MAX_PRINTED_CHECKS:
         table.caption = f"{len(monitoring.checks) - _MAX_PRINTED_CHECKS:,} more checks; --json has all"
-    show(table)
+    print_table(table)
     for sentence in monitoring.not_compared:
         typer.echo(f"Not compared: {sentence}")
     for sentence in filter(None, (monitoring.drift_rule, monitoring.drawn_rows_note, monitoring.detectable)):

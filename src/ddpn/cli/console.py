@@ -36,7 +36,11 @@ _WIDTH_WITHOUT_TERMINAL = 140
 
 
 def read_option_names(context: typer.Context) -> tuple[dict[str, str], set[str]]:
-    """Return the running command's options by argument name, and the names of the arguments that the user typed."""
+    """Return the options of the running command, and which of them the user typed.
+
+    The first result maps names of arguments to options. The second is the set of arguments whose options the user
+    typed.
+    """
     options = {
         parameter.name: max(parameter.opts, key=len)
         for parameter in context.command.params
@@ -51,8 +55,8 @@ def report_errors(ctrl_c_message: str, context: typer.Context | None = None) -> 
     """Return a context manager that prints errors and warnings as sentences, without a traceback.
 
     After an error, the command exits with a status that depends on the kind of the error. After Ctrl-C,
-    `ctrl_c_message` is printed. In sentences, the options of the running command, `context`, replace names of
-    arguments.
+    `ctrl_c_message` is printed. If `context`, the running command, is given, its options replace names of arguments in
+    error messages.
     """
     try:
         with _print_warnings():
@@ -80,10 +84,11 @@ def _print_stop(what_is_kept: str) -> None:
 
 
 @contextmanager
-def answer_ctrl_c(ctrl_c_message: str) -> Iterator[None]:
+def end_on_ctrl_c(ctrl_c_message: str) -> Iterator[None]:
     """Return a context manager in which Ctrl-C ends the program within a second, even inside a long library call.
 
-    It is for work that has not written anything yet. `ctrl_c_message` says what was written.
+    It must not be used for work that may be in the middle of writing results. `ctrl_c_message` tells the user what was
+    written.
 
     Python handles a signal only between two bytecode instructions, so a long call delays it. A thread is therefore
     notified of Ctrl-C as well. If the program does not end within half a second, the thread prints the message and ends
@@ -117,9 +122,10 @@ def answer_ctrl_c(ctrl_c_message: str) -> Iterator[None]:
 
 
 class CtrlCRunner(StepRunner):
-    """A `StepRunner` and context manager with which Ctrl-C interrupts only the current step, so that saving completes.
+    """A `StepRunner` with which Ctrl-C interrupts only the current step, and never the saving between or after steps.
 
-    Before the first step, and outside of the main thread, Ctrl-C raises a `KeyboardInterrupt` as usual.
+    It is used as a context manager, which handles Ctrl-C. Before the first step, and outside of the main thread, Ctrl-C
+    raises a `KeyboardInterrupt` as usual.
     """
 
     def __init__(self) -> None:
@@ -176,10 +182,11 @@ def _print_warnings() -> Iterator[None]:
 # Output ---------------------------------------------------------------------------------------------------------------
 
 
-def show(table: "Table", to_stderr: bool = False) -> None:
-    """Print a table, as wide as the terminal, or 140 characters wide if the output is not a terminal.
+def print_table(table: "Table", to_stderr: bool = False) -> None:
+    """Print a table.
 
-    Text is not interpreted as markup: a column named [/red]x or :smile: is printed unchanged.
+    It is as wide as the terminal, or 140 characters wide if the output is not a terminal. Text is not interpreted as
+    markup: a column named [/red]x or :smile: is printed unchanged.
     """
     from rich.console import Console
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import INTERRUPTED, CtrlCRunner, answer_ctrl_c, print_json, print_step, show, show_warnings
+from ddpn.cli.console import INTERRUPTED, CtrlCRunner, end_on_ctrl_c, print_json, print_step, print_table, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import build_column_table, build_table, describe_skipped_steps, show_scores
@@ -79,7 +79,7 @@ def fit(
     fit_config = read_config(settings, config)
     check_destination(out, overwrite)
     fit_config.check_with_torch()
-    with answer_ctrl_c("Nothing was saved."):
+    with end_on_ctrl_c("Nothing was saved."):
         table, note = open_table(data, fit_config, stream, verbose=True)
         if note:
             typer.echo(note, err=as_json)
@@ -138,7 +138,7 @@ def tune(
     check_search(fit_config, budget, trials, search)
     check_destination(out, overwrite)
     fit_config.check_with_torch()
-    with answer_ctrl_c("Nothing was saved."):
+    with end_on_ctrl_c("Nothing was saved."):
         prepared = prepare(read_file(data, fit_config.as_text, fit_config.layout), fit_config, verbose=True)
     _show_data(data, prepared, as_json)
     # Imported late, because it imports torch, and invalid options and tables should be reported at once.
@@ -163,15 +163,18 @@ def _show_data(data: str, prepared: "Prepared", as_json: bool) -> None:
     """
     total = f" of {prepared.stream.table.rows:,}" if prepared.stream is not None else ""
     typer.echo(f"{data}: {len(prepared.sample):,}{total} rows{' sampled' if total else ''}", err=as_json)
-    show(build_column_table(prepared.roles), to_stderr=as_json)
-    typer.echo(f"Rows: {prepared.row_counts_text}; split {prepared.split.how}", err=as_json)
+    print_table(build_column_table(prepared.roles), to_stderr=as_json)
+    typer.echo(f"Rows: {prepared.row_counts_text}; split {prepared.split.description}", err=as_json)
     if prepared.split.meaning:
         typer.echo(prepared.split.meaning, err=as_json)
     show_warnings([*prepared.leaks, *prepared.warnings])
 
 
 def _show_result(out: Path, fitted: "Fitted", as_json: bool) -> None:
-    """Print the scores of a saved model and what to do next; after Ctrl-C, also print which steps are missing."""
+    """Print the scores of a saved model and what to do next.
+
+    If Ctrl-C stopped the fit, also print which steps are missing, and exit with an error status.
+    """
     task = fitted.folder.task
     if as_json:
         print_json({"model": str(out), **task})
@@ -194,7 +197,9 @@ def _show_search(result: "TuningResult") -> None:
     from ddpn.runtime.display import value_text
 
     pairs = [(name, value_text(was), value_text(result.best[name])) for name, was in result.defaults.items()]
-    show(build_table(("setting", "default", "used"), [(pair, pair[1] != pair[2]) for pair in pairs], title="Settings"))
+    print_table(
+        build_table(("setting", "default", "used"), [(pair, pair[1] != pair[2]) for pair in pairs], title="Settings")
+    )
     typer.echo(result.headline)
     for sentence in result.details:
         typer.echo(sentence)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import print_json, print_step, show, show_warnings
+from ddpn.cli.console import print_json, print_step, print_table, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import build_fact_table, describe_member, describe_model, show_scores
@@ -80,8 +80,8 @@ def predict(
     --coverage), interval_probability, aleatoric (variance that more data would not remove), epistemic (variance that
     more data would remove), stddev, and ood_pvalue (small if a row is unlike the training data).
 
-    A long table is predicted in parts, kept in the folder OUT.parts: if the command is stopped, the same command
-    continues. On a cluster, all nodes must be able to read the tables.
+    A long table is predicted in parts, which are kept in the folder OUT.parts. If the command is stopped, the same
+    command continues. On a cluster, all nodes must be able to read the tables.
 
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
@@ -160,7 +160,7 @@ def show_onnx(path: Path, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(path), **about})
     else:
-        show(build_fact_table(_describe_interface(about)))
+        print_table(build_fact_table(_describe_interface(about)))
 
 
 @wrap_load_errors
@@ -172,7 +172,7 @@ def _show_saved_model(model: Path, as_json: bool) -> None:
     if as_json:
         print_json({"model": str(model), **about})
         return
-    show(build_fact_table(describe_model(about)))
+    print_table(build_fact_table(describe_model(about)))
     show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
     if "scores" in about["task"]:
         show_scores(about["task"]["scores"], model, about["task"])
@@ -190,7 +190,7 @@ def report(
     max_rows: o.MaxRows = "20000",
     overwrite: o.Overwrite = False,
 ) -> None:
-    """Write a report on a model as one HTML file: errors, calibration, what drives it, where it is uncertain.
+    """Write a report on a model as one HTML file: errors, calibration, effects of columns, and where it is uncertain.
 
     Example: ddpn report bikes.model bikes.csv -o report.html
     """
@@ -210,7 +210,10 @@ def report(
 def _open_model_and_table(
     model: Path, data: str, columns: dict[str, str | None], layout: Layout
 ) -> "tuple[ModelFolder, Table]":
-    """Load a model and open a table. Errors in the first rows are found before torch is imported, which is slow."""
+    """Load a model and open a table. Loading imports torch, which is slow.
+
+    The first rows of the table are checked before, so that errors in them are reported at once.
+    """
     from ddpn.tables.table import Table
     from ddpn.workflow.model_folder import SavedModel
 
@@ -247,10 +250,10 @@ def export(
 ) -> None:
     """Write a model as one ONNX file, which predicts without Python.
 
-    The file takes the raw columns of the table and returns mean, variance, aleatoric, epistemic, median, lower and
+    The file takes the raw columns of the table. It returns mean, variance, aleatoric, epistemic, median, lower and
     upper (the calibrated interval that contains the count with a probability of at least --coverage),
-    interval_probability, --quantiles, and pmf, the probabilities of 0, 1, 2, ..., with their sum, pmf_mass. Needs the
-    extra export.
+    interval_probability, --quantiles, pmf (the probabilities of 0, 1, 2, ...) and pmf_mass (the sum of these
+    probabilities). Needs the extra export.
 
     Example: ddpn export bikes.model -o bikes.onnx --quantiles 0.1,0.9
     """
@@ -267,7 +270,7 @@ def export(
     if as_json:
         print_json({"file": str(out), **about})
         return
-    show(build_fact_table(_describe_interface(about)))
+    print_table(build_fact_table(_describe_interface(about)))
     typer.echo(f"Written to {out} ({out.stat().st_size / 1e6:,.1f} MB).")
 
 

@@ -21,9 +21,9 @@ _FILES = (
 def option(metavar: str | None, help_text: str, *names: str, panel: str | None = None) -> Any:
     """Define an option of a command.
 
-    `metavar` stands for its value on the help page; None means a flag without a value. `names` are the names of the
-    option, such as "--out" and "-o"; by default, it is named after the function's argument. `panel` is the section of
-    the help page.
+    `metavar` stands for the option's value on the help page; None means that the option is a flag without a value.
+    `names` are the names of the option, such as "--out" and "-o"; by default, it is named after the function's
+    argument. `panel` is the section of the help page.
     """
     return typer.Option(*names, help=help_text, metavar=metavar, rich_help_panel=panel)
 
@@ -113,7 +113,7 @@ GpusPerJob = Annotated[
 
 
 def connect_cluster(address: str | None, gpus: float | None = None) -> "RayCluster | None":
-    """Connect to the Ray cluster at an address; return None if there is no address.
+    """Connect to the Ray cluster at `address`; return None if `address` is None.
 
     `gpus` is the number of GPUs per job.
     """

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ddpn.cli.console import show
+from ddpn.cli.console import print_table
 from ddpn.cli.options import option
 from ddpn.cli.program import EXIT_CODES, Group, app, command
 from ddpn.cli.tables import build_table
@@ -22,12 +22,12 @@ def list_() -> None:
     for status in dataset_status():
         count = "-" if status.rows is None else f"{status.rows:,}" + (" (sample)" if status.sample else "")
         rows.append(((status.name, count, status.address, status.license, status.state), False))
-    show(build_table(("name", "rows", "origin", "license", "state"), rows, title=f"Data in {data_folder()}"))
+    print_table(build_table(("name", "rows", "origin", "license", "state"), rows, title=f"Data in {data_folder()}"))
 
 
 @command("get", "Nothing was changed.", to=data)
 def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `ddpn data list`.")]) -> None:
-    """Download a data set if it is not available, or explain where to put it."""
+    """Download a data set if it is not available. If it cannot be downloaded, say which file to put where."""
     from ddpn.paper.datasets import download
 
     typer.echo(download(name))
@@ -82,13 +82,13 @@ def reproduce(
     from ddpn.runtime.validation import check_integer
 
     if listing:
-        show(catalogue.build_listing())
+        print_table(catalogue.build_listing())
         return
     if jobs is not None:
         check_integer("jobs", jobs, minimum=1)
     methods = [name.strip() for name in only.split(",") if name.strip()]
     training = {name: value for name, value in (("n_networks", n_networks), ("seed", seed)) if value is not None}
-    experiments = catalogue.select(names or [], only=methods, quick=quick, **training)
+    experiments = catalogue.select_experiments(names or [], only=methods, quick=quick, **training)
 
     # Imported late, because it imports torch: --list and invalid options should be answered at once.
     from rich.console import Console

@@ -19,9 +19,10 @@ _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
 class OptionText(NamedTuple):
     """The help text of an option, with its place on the help page.
 
-    `metavar` stands for its value, such as "COLUMN". `panel` is the section of the help page, or None for everyday
-    options. `commands` are the commands that have the option. Options are named after fields of `FitConfig`, with
-    hyphens; `flag` is the option's name if it differs.
+    - `metavar` stands for the option's value, such as "COLUMN".
+    - `panel` is the section of the help page, or None for everyday options.
+    - `commands` are the commands that have the option.
+    - `flag` is the name of the option. By default, it is the name of the field of `FitConfig`, with hyphens.
     """
 
     metavar: str

@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
-from ddpn.cli.console import MISUSE, answer_ctrl_c, report_errors
+from ddpn.cli.console import MISUSE, end_on_ctrl_c, report_errors
 from ddpn.cli.options import COLUMN_OPTIONS, option
 from ddpn.cli.plan_options import OPTION_TEXTS
 from ddpn.workflow.config import FitConfig
@@ -54,7 +54,7 @@ _HelpAll = Annotated[
 class _PlainHelp:
     """A mixin that removes the types of arguments and options from help pages.
 
-    Typer 0.29 would write <bool> after --json, and {DATA...}... and <list[str]> for DATA.
+    Without it, Typer 0.29 writes <bool> after --json, and {DATA...}... and <list[str]> for DATA.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -118,9 +118,11 @@ def command(
     `to` is the program, or the group of commands, to which the command is added. After Ctrl-C, `ctrl_c_message` is
     printed; if `ends_at_once` is True, Ctrl-C ends the program even in the middle of a library call.
 
-    Three parameters of the function have a special meaning. `settings` becomes the command's options in `plan_options`,
-    whose values the function receives as a dict. `columns` becomes the column options that its type lists, also
-    received as a dict. `started` receives the time at which the program started, on the scale of `time.monotonic`.
+    Three parameters of the function are not options themselves:
+
+    - `settings` is a dict with the values of all options in `plan_options` that the command has.
+    - `columns` is a dict with the values of the column options that the type of the parameter lists.
+    - `started` is the time at which the program started, on the scale of `time.monotonic`.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
@@ -141,7 +143,7 @@ def command(
                 options["started"] = time.monotonic() if context.obj is None else context.obj
             with (
                 report_errors(ctrl_c_message, context),
-                answer_ctrl_c(ctrl_c_message) if ends_at_once else nullcontext(),
+                end_on_ctrl_c(ctrl_c_message) if ends_at_once else nullcontext(),
             ):
                 function(**options)
 
@@ -163,7 +165,10 @@ def command(
 
 
 def _expand_group(command: str, group: inspect.Parameter) -> dict[str, inspect.Parameter]:
-    """Return the options that replace the parameter `settings` or `columns` of a command's function, by name."""
+    """Return the options that replace the parameter `settings` or `columns` of a command's function.
+
+    The result maps names to function parameters, one per option.
+    """
     if group.name == "columns":
         names = get_args(group.annotation)[1]
         return {name.removesuffix("_column"): _make_option(name, str, COLUMN_OPTIONS[name]) for name in names}
@@ -173,14 +178,14 @@ def _expand_group(command: str, group: inspect.Parameter) -> dict[str, inspect.P
             flags = [option_text.flag] if option_text.flag else []
             parameters[name] = _make_option(
                 name,
-                _read_option_type(name),
+                _get_option_type(name),
                 option(option_text.metavar, option_text.help, *flags, panel=option_text.panel),
             )
     return parameters
 
 
-def _read_option_type(name: str) -> Any:
-    """Return the type of the option for a field of `FitConfig`: int, float, str, or a list of str."""
+def _get_option_type(name: str) -> Any:
+    """Return the type of the command-line option for a field of `FitConfig`: int, float, str, or a list of str."""
     hint = get_type_hints(FitConfig)[name]
     types = {part for part in (get_args(hint) or (hint,)) if part is not NoneType}
     if types in ({int}, {float}):
@@ -189,7 +194,7 @@ def _read_option_type(name: str) -> Any:
 
 
 def _read_value(name: str, value: object) -> object:
-    """Convert the value that typer read for an option to a value for `FitConfig`.
+    """Convert the value that Typer parsed for an option to a value for `FitConfig`.
 
     Return None if the option was not typed.
     """

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from ddpn.analysis.leaderboard_table import tabulate_scores
-from ddpn.cli.console import show
+from ddpn.cli.console import print_table
 from ddpn.cli.wording import render_fit_options
 from ddpn.rows.count_range import CountRange
-from ddpn.runtime.display import as_text, describe_parts
+from ddpn.runtime.display import as_text, describe_row_counts
 from ddpn.storage.contents import JsonObject
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def build_table(
 ) -> "Table":
     """Build a table for the terminal.
 
-    Each of the `rows` is a pair of cells and a style: True for bold, False for normal, None for dim. `right` has the
-    positions of the columns to align right.
+    `rows` has a pair (cells, style) for each row. The style is True for bold, False for normal and None for dim text.
+    `right` has the positions of the columns to align right.
     """
     from rich.table import Table
 
@@ -45,7 +45,7 @@ def build_table(
 
 
 def build_column_table(roles: "Roles") -> "Table":
-    """Build the table of all columns of a fit: how each is used, and its distinct values, missing values and notes."""
+    """Build the table of all columns of a fit: their use, their numbers of distinct and missing values, and notes."""
     role_names = [role for role in ("target", "exposure", "weight", "censored") if getattr(roles, role) is not None]
     rows: list[tuple[tuple[str, ...], bool | None]]
     rows = [((getattr(roles, role), role, "", "", ""), True) for role in role_names]
@@ -73,12 +73,12 @@ def build_leaderboard(scores: JsonObject) -> "Table":
 
 
 def show_scores(scores: JsonObject, model: Path, task: JsonObject) -> None:
-    """Print the leaderboard and the verdict.
+    """Print the leaderboard and a verdict on the mixture.
 
-    If the verdict prefers a member to the mixture, also print how to use this member alone. `scores` are the scores to
-    print, `model` is the model folder, and `task` is the saved information about the fit.
+    If the verdict prefers one of the models in the mixture (a member), also print how to use this model alone. `scores`
+    are the scores to print, `model` is the model folder, and `task` is the saved information about the fit.
     """
-    show(build_leaderboard(scores))
+    print_table(build_leaderboard(scores))
     typer.echo(render_fit_options(" ".join(scores["verdict"]["sentences"])))
     name = scores["verdict"].get("prefer")
     if name is None:
@@ -90,7 +90,7 @@ def show_scores(scores: JsonObject, model: Path, task: JsonObject) -> None:
 
 
 def build_fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
-    """Build a table with two columns, the names and values of facts."""
+    """Build a table with two columns: names and values."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
@@ -102,7 +102,7 @@ def build_fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
 
 
 def describe_model(model: JsonObject) -> list[tuple[str, str]]:
-    """Return the facts about a saved model and its fit, as pairs of a name and a value."""
+    """Return information about a saved model and its fit, as pairs of a name and a value."""
     task, roles = model["task"], model["task"]["roles"]
     needed_columns = [column["name"] for column in roles["columns"] if not column["left_out"]]
     weighted = {name: member for name, member in model["members"].items() if member["weight"]}
@@ -124,7 +124,7 @@ def describe_model(model: JsonObject) -> list[tuple[str, str]]:
     if "plan" not in task:
         return [*members, compared_fact, needed_fact, ("Saved", f"in Python, by ddpn {model['ddpn']}")]
     folds = max((member["facts"].get("copies", 0) for member in weighted.values()), default=0)
-    rows = describe_parts(task["split"]["rows"], folds)
+    rows = describe_row_counts(task["split"]["rows"], folds)
     skipped = describe_skipped_steps(task.get("missing", ()))
     streamed = task.get("stream")
     if streamed is not None:
@@ -165,9 +165,9 @@ def describe_skipped_steps(skipped: Sequence[str]) -> str:
 
 
 def _describe_count_range(counts: JsonObject | None, roles: JsonObject) -> list[tuple[str, str]]:
-    """Return the facts about the possible counts and their censoring, as pairs of a name and a value.
+    """Return the range of possible counts and their censoring, as pairs of a name and a value.
 
-    There are none if counts are unlimited and not censored.
+    The list is empty if counts are unlimited and not censored.
     """
     count_range = CountRange(**(counts or {}))
     facts = []
@@ -187,7 +187,7 @@ def _describe_count_range(counts: JsonObject | None, roles: JsonObject) -> list[
 
 
 def describe_member(member: JsonObject) -> str:
-    """Describe a member in one line: its weight, and facts about its fit."""
+    """Describe a member, a model in the mixture, in one line: its weight, and facts about its fit."""
     words = [f"{member['weight']:.0%} of the mixture"]
     for name, value in member["facts"].items():
         if isinstance(value, Mapping):

@@ -64,8 +64,8 @@ def render_fit_options(sentence: str) -> str:
 def render_error(error: DDPNError, options: Mapping[str, str], typed: Collection[str]) -> str:
     """Return the message of an error, with arguments replaced by options.
 
-    `options` maps names of arguments to options. The argument that is invalid is replaced only if it is among `typed`,
-    the arguments that the user typed. Otherwise its value comes from a settings file, and it keeps its name.
+    `options` maps names of arguments to options, and `typed` are the arguments whose options the user typed. If the
+    invalid argument is not among these, its value comes from a settings file, and its name is not replaced.
 
     >>> from ddpn.runtime.errors import ConfigError
     >>> options = {"epochs": "--epochs", "fractional": "--fractional", "time": "--time"}

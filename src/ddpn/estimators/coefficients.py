@@ -91,7 +91,7 @@ class CoefficientTable(NamedTuple):
         return make_frame(self.columns, self.library)
 
     def __str__(self) -> str:
-        return str(TextTable(list(self.columns), _format_rows(self.columns), names=2))
+        return str(TextTable(list(self.columns), _format_rows(self.columns), n_name_columns=2))
 
     def _repr_html_(self) -> str:
         return TextTable(list(self.columns), _format_rows(self.columns)).to_html()

@@ -39,7 +39,7 @@ from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, MIN_ROWS_TO_VALIDATE, SMALL_
 from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError, warn_user
 from ddpn.runtime.frames import library_name
-from ddpn.runtime.jobs import Where, is_here
+from ddpn.runtime.jobs import Where, runs_in_this_process
 from ddpn.runtime.progress import is_notebook, show_steps
 from ddpn.runtime.time_plan import Schedule, make_budget_clock
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number, refuse_old_names
@@ -211,7 +211,7 @@ class NetworkRegressor(CountEstimator):
         if len(train) <= FULL_BATCH_ROWS and train.group is None and _is_complete_array(train.X):
             train = train.merge_equal_rows(np.column_stack([column.values for column in train.X]))
         # Cluster nodes have their own devices and folders.
-        is_local = is_here(self.n_jobs)
+        is_local = runs_in_this_process(self.n_jobs)
         task = Task(
             head,
             len(train),
@@ -247,7 +247,7 @@ class NetworkRegressor(CountEstimator):
         """
         head = self._make_head()
         options = self._network_options()
-        device = "auto" if self.device != "cpu" and not is_here(self.n_jobs) else self.device
+        device = "auto" if self.device != "cpu" and not runs_in_this_process(self.n_jobs) else self.device
         runtime = Runtime(device)
         options.make_config(rows=1000, seeds=(0,))
         self._checkpoint()
@@ -583,7 +583,7 @@ class DDPNRegressor(NetworkRegressor):
         return make_named_head(self.likelihood, options)
 
     def _network_options(self, rows: int = SMALL_TABLE_ROWS) -> NetworkOptions:
-        if self.backbone != "mlp" and not is_here(self.n_jobs):
+        if self.backbone != "mlp" and not runs_in_this_process(self.n_jobs):
             must = "be None with a backbone of yours, which other processes do not have"
             raise ConfigError(argument="n_jobs", must=must, got=repr(self.n_jobs))
         options = {**self._collect_network_options(), "backbone": self.backbone}

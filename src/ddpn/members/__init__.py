@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_on_use
-from ddpn.runtime.validation import Registry, join_words, suggestion
+from ddpn.runtime.validation import Registry, find_similar_name, join_words
 
 if TYPE_CHECKING:
     from ddpn.members.member import Member
@@ -67,7 +67,7 @@ def find_member_name(word: str, names: Iterable[str] = MEMBERS) -> str:
     by_label = {format_member_label(name, MEMBERS[name]).casefold(): name for name in candidates if name in MEMBERS}
     name_by_label = by_label.get(word.strip().casefold().replace("_", " "))
     if name_by_label is None:
-        close = suggestion(word, [*candidates, *by_label])
+        close = find_similar_name(word, [*candidates, *by_label])
         hint = (
             f"Did you mean {by_label.get(close, close)!r}?"
             if close

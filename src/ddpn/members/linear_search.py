@@ -20,7 +20,7 @@ from ddpn.networks.heads import Head
 from ddpn.networks.heads.rates import PoissonHead
 from ddpn.networks.training import TensorRows
 from ddpn.runtime.deadlines import check_deadline
-from ddpn.runtime.threads import single_blas_thread, threads_for
+from ddpn.runtime.threads import limit_torch_threads, single_blas_thread
 
 #: A Newton step lowers the objective by about half its decrement, -step' gradient, whatever the units of y and x. Below
 #: the first limit, a step is not worth taking if the gradient is small. Below the second, the coefficients of n rows
@@ -263,7 +263,7 @@ def minimize_exactly(objective: LinearObjective, theta: np.ndarray, tol: float =
     if the gradient norm is at most `tol` and the next Newton step would lower the objective by a negligible amount. It
     is also True, whatever the gradient norm, if this amount is at the level of rounding errors.
     """
-    with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
+    with limit_torch_threads(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
         theta, n_iter, _ = _minimize_roughly(objective, theta, max_iter)
         point = _evaluate(objective, theta)
         if n_iter < max_iter:
@@ -334,6 +334,6 @@ def find_optimum(objective: LinearObjective, theta: np.ndarray, tol: float, max_
     """
     if not is_rough:
         return minimize_exactly(objective, theta, tol, max_iter)
-    with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
+    with limit_torch_threads(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
         theta, n_iter, is_done = _minimize_roughly(objective, theta, sum(_ROUGH_ROUNDS), _ROUGH_ROUNDS)
     return Optimum(theta, np.nan, n_iter, is_done)

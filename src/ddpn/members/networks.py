@@ -22,7 +22,7 @@ from ddpn.networks.training import History
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.threads import single_thread, threads_for
+from ddpn.runtime.threads import limit_torch_threads, single_thread
 from ddpn.storage.contents import JsonObject, json_to_bytes
 from ddpn.tables.columns import ColumnTable
 from ddpn.tables.encoding import FeatureEncoder, encoder_from_bytes, encoder_to_bytes
@@ -144,7 +144,7 @@ class Networks(Member):
         """
         inputs = select_inputs(self.encoder.encode(X), self.chosen)
         blocks = []
-        with threads_for(self.model.estimate_multiply_adds(torch.from_numpy(inputs[:_BLOCK_ROWS]))):
+        with limit_torch_threads(self.model.estimate_multiply_adds(torch.from_numpy(inputs[:_BLOCK_ROWS]))):
             for start in range(0, len(inputs), _BLOCK_ROWS):
                 block = inputs[start : start + _BLOCK_ROWS]
                 # In float64, padded with zeros to a multiple of `_ROW_MULTIPLE` rows.

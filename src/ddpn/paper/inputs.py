@@ -88,12 +88,12 @@ def join_texts(table: Mapping[str, Sequence[object]], columns: str | Sequence[st
     ['Nice It fits.', 'Too small.']
     """
     names = [columns] if isinstance(columns, str) else columns
-    texts_by_column = [[_text(name, row, value) for row, value in enumerate(table[name])] for name in names]
+    texts_by_column = [[_read_cell(name, row, value) for row, value in enumerate(table[name])] for name in names]
     return [" ".join(part for part in row if part) for row in zip(*texts_by_column, strict=True)]
 
 
-def _text(column: str, row: int, value: object) -> str:
-    """Return the text of a cell, or "" if it is missing (None or NaN); other values raise an `InputError`.
+def _read_cell(column: str, row: int, value: object) -> str:
+    """Return the text of a cell, or "" if it is missing (None or NaN); raise an `InputError` if it has another type.
 
     The error message names the cell by `column` and `row`.
     """
@@ -228,8 +228,9 @@ def pack(
 ) -> Tensor:
     """Pack point clouds into one tensor with shape (clouds, 2 + max_points, 4), which CountNet3D takes as input.
 
-    The first two vectors of a cloud hold its geometry class, and the centre and size of its bounding box. The next
-    vectors are (1, x, y, z) for each point, and zeros for padding. A cloud may have no points.
+    Each cloud becomes 2 + max_points vectors with four elements. The first vector has the geometry class, and the
+    centre (x, y, z) of the bounding box. The second has 0, and the size of the box. The others are (1, x, y, z) for
+    each point, followed by zeros as padding. A cloud may have no points.
 
     Parameters
     ----------
@@ -256,7 +257,7 @@ def pack(
     arrays = [as_points(points, f"cloud {i}") for i, points in enumerate(clouds)]
     x = np.zeros((len(arrays), 2 + max_points, 4), dtype=np.float32)
     if arrays:
-        x[:, 0, 0] = check_counts(_array(geometry), len(arrays), name="geometry")
+        x[:, 0, 0] = check_counts(_to_array(geometry), len(arrays), name="geometry")
     for i, points in enumerate(arrays):
         if len(points):
             low, high = points.min(0), points.max(0)
@@ -274,7 +275,7 @@ def as_points(points: ArrayLike, name: str) -> np.ndarray:
 
     Other shapes and values that are not finite raise an `InputError`, in which the points are called `name`.
     """
-    array = _array(points)
+    array = _to_array(points)
     if array.shape == (0,):
         array = array.reshape(0, 3)
     if array.dtype.kind not in "fiu" or array.shape[1:] != (3,):
@@ -287,7 +288,7 @@ def as_points(points: ArrayLike, name: str) -> np.ndarray:
     return array
 
 
-def _array(values: ArrayLike) -> np.ndarray:
+def _to_array(values: ArrayLike) -> np.ndarray:
     """Convert values to an array. If that fails, return an array of one None, which later checks reject."""
     if isinstance(values, Tensor):
         return values.detach().cpu().numpy()

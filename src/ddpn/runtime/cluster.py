@@ -40,14 +40,16 @@ class RayCluster:
     Parameters
     ----------
     address : str
-        "auto" means the cluster that this machine belongs to, or the address in RAY_ADDRESS. HOST:PORT and
-        ray://HOST:PORT are addresses. "local" starts a cluster on this machine, which ends with the connection.
+        The address of the cluster, HOST:PORT or ray://HOST:PORT. "auto" means the address in the environment variable
+        RAY_ADDRESS or, if it is not set, the cluster that this machine belongs to. "local" starts a cluster on this
+        machine, which ends with the connection.
     cpus : int
         CPU cores per job, which is also its number of threads.
     gpus : float
         GPUs per job. With 0.25, four jobs share one GPU.
     retries : int
-        How often Ray repeats a job whose worker or node is lost, or that raises an error other than a `DDPNError`.
+        How often Ray repeats a failed job. A job is repeated if its worker or node is lost, or if it raises an error
+        other than a `DDPNError`.
 
     Examples
     --------
@@ -117,9 +119,9 @@ def _connect_to_ray(ray: ModuleType, address: str) -> None:
 
 
 def _make_worker_environment() -> dict[str, dict[str, str]]:
-    """Return the environment variables with which workers can import ddpn.
+    """Return the environment of workers, so that they can import ddpn: a dict for Ray's option `runtime_env`.
 
-    These are PYTHONPATH, if this process found ddpn by it, or none.
+    It has PYTHONPATH if this process found ddpn there; otherwise it is empty.
     """
     root = Path(importlib.util.find_spec("ddpn").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -20,12 +20,12 @@ def resolve_names(
 ) -> tuple[str, ...]:
     """Resolve a typed list of names to columns of a table.
 
-    A value that is the name of a column stands for that column. Other values are split at commas.
+    A value that is the name of a column is kept. Other values are split at commas into names of columns.
 
     Parameters
     ----------
     values : iterable of str
-        The typed texts, one for each time that the option was given.
+        The typed texts. If the option was given several times, there are several.
     columns : sequence of str
         The columns of the table.
     role : str

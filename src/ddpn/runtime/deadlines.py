@@ -22,7 +22,7 @@ _DURATION = re.compile(r"\s*".join(rf"(?:(?P<{unit}>{_NUMBER})\s*{unit})?" for u
 
 
 def parse_duration(value: object, name: str = "duration") -> float:
-    """Convert a duration to seconds; it is a number of seconds, or text such as "90s", "10m", "1h30m" or "2d".
+    """Convert a duration to seconds. It is a number of seconds, or text such as "90s", "10m", "1h30m" or "2d".
 
     `name` is the name of the argument in error messages.
 
@@ -85,9 +85,10 @@ def check_deadline() -> None:
 class Clock:
     """A soft and a hard time limit for some work.
 
-    The soft limit is `seconds` after `started` (a value of `time.monotonic`; default: now). Work should watch `left`
-    and stop by itself. The hard limit is `hard_seconds` after `started` (default: the soft limit). It ends work that
-    runs inside a `with clock.limit()` block. If `seconds` is None, there is no limit.
+    The soft limit is `seconds` after `started`. Work should check how much time is left (`left`) and stop by itself.
+    The hard limit is `hard_seconds` after `started`, and by default equals the soft limit. It ends work that runs
+    inside a `with clock.limit()` block and calls `check_deadline`. If `seconds` is None, there is no limit. `started`
+    is a value of `time.monotonic`, by default the current time.
 
     >>> Clock().left, Clock(60.0).left > 59.0
     (inf, True)
@@ -123,9 +124,9 @@ class Clock:
         return self.end < float("inf")
 
     def part(self, seconds: float) -> "Clock":
-        """Return a clock for a part of the work: it ends after `seconds`, but not later than this clock.
+        """Return a clock for a part of the work. It ends after `seconds`, but not later than this clock.
 
-        If this clock has no limit, it is returned itself.
+        If this clock has no limit, the result is this clock.
         """
         return Clock(min(seconds, self.left)) if self.has_limit else self
 
@@ -133,7 +134,7 @@ class Clock:
     def limit(self) -> Iterator[None]:
         """Make `check_deadline` raise a `TimeLimitError` inside the `with` block once the hard limit has passed.
 
-        If such blocks are nested, the earliest limit counts.
+        If such blocks are nested, the earliest limit applies.
         """
         token = _END.set(min(self.hard_end, _END.get()))
         try:

@@ -26,8 +26,9 @@ def as_text(value: object) -> str:
 class TextTable:
     """A table to show to users: `str(table)` is for a terminal, and `to_html()` for a web page.
 
-    The first `names` columns are aligned left, the others right. `bold` has the positions (row, column) of bold cells,
-    which only HTML shows. `hidden` is the number of further rows that are not shown.
+    The first `n_name_columns` columns hold names and are aligned left; the others are aligned right. `bold` has the
+    positions (row, column) of bold cells; only HTML shows them as bold. `hidden` is the number of further rows that are
+    not shown.
 
     >>> print(TextTable(("name", "CRPS"), [("trees", 1.5), ("GLM", 12)], hidden=3))
     name   CRPS
@@ -38,14 +39,14 @@ class TextTable:
 
     headings: Sequence[str]
     rows: Sequence[Sequence[object]]
-    names: int = 1
+    n_name_columns: int = 1
     bold: Collection[tuple[int, int]] = ()
     caption: str = ""
     hidden: int = 0
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Sequence[object]], max_rows: int = 10) -> Self:
-        """Make a table from columns by name; only the first `max_rows` rows are shown."""
+        """Make a table from a dict of columns. Only the first `max_rows` rows are shown."""
         rows = list(zip(*columns.values(), strict=True))
         return cls(list(columns), rows[:max_rows], hidden=max(0, len(rows) - max_rows))
 
@@ -53,7 +54,7 @@ class TextTable:
         columns = []
         for number, heading in enumerate(self.headings):
             texts = [heading, *(as_text(row[number]) for row in self.rows)]
-            side, width = "<" if number < self.names else ">", max(map(len, texts))
+            side, width = "<" if number < self.n_name_columns else ">", max(map(len, texts))
             columns.append([f"{text:{side}{width}}" for text in texts])
         lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
         return "\n".join([*lines, *([f"... and {plural(self.hidden, 'more row')}"] if self.hidden else [])])
@@ -100,7 +101,7 @@ def format_number(value: float, integers: bool = True) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Format a share as a percentage. Only shares of exactly 0 or 1 become 0% or 100%.
+    """Format a share as a percentage. Only exactly 0 and 1 become 0% and 100%.
 
     >>> percent(0.8912), percent(1.0), percent(0.25, 0), percent(0.0002), percent(0.9999)
     ('89.1%', '100%', '25%', '<0.1%', '>99.9%')
@@ -114,7 +115,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def plural(number: int, one: str, more: str | None = None) -> str:
-    """Format a number with its noun, which is `one` if the number is 1, and otherwise `more`.
+    """Format a number with its noun: `one` if the number is 1, otherwise `more`.
 
     By default, `more` is `one` with an s.
 
@@ -124,17 +125,17 @@ def plural(number: int, one: str, more: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
-def describe_parts(rows: Mapping[str, int], folds: int = 0) -> str:
+def describe_row_counts(rows: Mapping[str, int], folds: int = 0) -> str:
     """Describe how many rows a model was fitted to and scored on.
 
     `rows` has the numbers of training, validation and test rows. `folds` is the number of folds of a cross-fitted
     model, or 0.
 
-    >>> describe_parts({"train": 661, "validation": 94, "test": 189}, folds=5)
+    >>> describe_row_counts({"train": 661, "validation": 94, "test": 189}, folds=5)
     '755 rows, 5-fold cross-fitted; 189 test rows'
-    >>> describe_parts({"train": 661, "validation": 94})
+    >>> describe_row_counts({"train": 661, "validation": 94})
     '661 training rows, 94 validation rows'
-    >>> describe_parts({"train": 944, "validation": 0, "test": 0}, folds=5)
+    >>> describe_row_counts({"train": 944, "validation": 0, "test": 0}, folds=5)
     '944 rows, 5-fold cross-fitted and scored out of fold; no test rows'
     """
     train, validation, test = (rows.get(part, 0) for part in ("train", "validation", "test"))

@@ -12,9 +12,9 @@ _MAX_LISTED_ROWS = 5
 
 
 class Argument(NamedTuple):
-    """The name of an argument, with the column of the table that it names.
+    """The name of an argument whose value is a column name, together with this column name.
 
-    Errors about cells of that column mention both.
+    Errors about cells of the column mention both.
 
     Parameters
     ----------
@@ -39,14 +39,14 @@ class Argument(NamedTuple):
 class DDPNError(Exception):
     """The base class of all errors that ddpn raises on purpose.
 
-    An error about an argument stores its message in parts, so that Python can call the argument by its name, and the
-    command line by its option. For the same reason, other arguments in a message are in backticks, as `name` or
-    `name="value"` (`format_argument`).
+    An error about an argument stores its message in parts. So the message can call the argument by its name in Python,
+    and by its option on the command line. For the same reason, other arguments in a message are in backticks, as `name`
+    or `name="value"` (`format_argument`).
 
     Parameters
     ----------
     message : str
-        The whole sentence. If `argument` is given but `must` is not, the part of the sentence after the argument.
+        The whole message. If `argument` is given but `must` is not, it is the part of the message after the argument.
     argument : str or Argument, optional
         The argument whose value is invalid.
     must : str
@@ -81,7 +81,7 @@ class DDPNError(Exception):
         self.rows, self.remedy = tuple(rows), remedy
 
     def sentence(self, subject: str) -> str:
-        """Return the message, in which the argument is called `subject`.
+        """Return the message, with `subject` as the name of the argument.
 
         Parameters
         ----------
@@ -111,11 +111,11 @@ class ConfigError(DDPNError, ValueError):
 
 
 class TrainingError(DDPNError, RuntimeError):
-    """An error that ends a training, for example because the loss is not finite."""
+    """An error that stops the training, for example because the loss is not finite."""
 
 
 class DataWarning(UserWarning):
-    """A warning that the columns or rows of a table may not be what they seem.
+    """A warning that the columns or rows of a table may mislead a model or its scores.
 
     For example, a column leaks the target, rows form groups, or a number means "unknown".
 

@@ -86,8 +86,8 @@ def set_ticks(
 ) -> None:
     """Set at most `max_ticks` ticks of an axis, at round numbers.
 
-    `integers` allows only whole numbers. `percent` labels shares as percentages. `log` is for an axis with the scale
-    log(1 + x).
+    If `integers` is True, ticks are only at whole numbers. If `percent` is True, shares are labelled as percentages.
+    `log` must be True for an axis with the scale log(1 + x).
     """
     from matplotlib.ticker import FixedLocator, MaxNLocator
 

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def library_name(table: object) -> str:
-    """Return "pandas" if the table is a pandas data frame, and "polars" otherwise.
+    """Return the name of the data frame library of a table: "pandas" for a pandas data frame, otherwise "polars".
 
     >>> library_name([[1.0]])
     'polars'
@@ -18,7 +18,7 @@ def library_name(table: object) -> str:
 
 
 def make_frame(columns: Mapping[str, Any], library: str = "polars", index: np.ndarray | None = None) -> Any:
-    """Make a data frame from columns: in polars, or in pandas with the row labels `index`."""
+    """Make a data frame from columns. In pandas, it has the row labels `index`; polars has none."""
     if library == "pandas":
         import pandas as pd
 

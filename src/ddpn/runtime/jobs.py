@@ -1,7 +1,7 @@
 """Run independent jobs: in this process, in several processes (joblib), or as tasks of a Ray cluster.
 
-A job is a function call whose result is a set of named byte strings, called files. So results can be sent and stored
-without pickle. Importing this module imports neither torch nor Ray.
+A job is a function call whose result is a set of files. A file is a byte string with a name, so that results can be
+sent and stored without pickle. Importing this module imports neither torch nor Ray.
 """
 
 import multiprocessing
@@ -31,17 +31,18 @@ Where: TypeAlias = int | RayCluster | None
 
 
 class JobError(DDPNError, RuntimeError):
-    """The error of a job that failed and will not be repeated."""
+    """The error of a job that raised an unexpected exception, or whose process or node was lost."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """A unit of work for `run`: a function and its arguments.
 
-    `work` is a module-level function. It is called as `work(shared, *arguments)`, where `shared` is a value that all
-    jobs share, and returns files: byte strings by name. `name` is the name of the job in messages. `identity` contains
-    everything that the result depends on, as values that are valid in JSON; it is the key under which results are
-    stored. Results of jobs without an identity are not stored.
+    - `name` is the name of the job in messages.
+    - `work` is a module-level function. It is called as `work(shared, *arguments)`, where `shared` is a value that all
+      jobs share, and returns files: byte strings by name.
+    - `identity` contains everything that the result depends on, as values that are valid in JSON. Results are stored
+      under this key. If it is None, the result is not stored.
     """
 
     name: str
@@ -63,8 +64,8 @@ class JobStore(Protocol):
 class Result(NamedTuple):
     """The result of a job: the files that it returned, or the error that ended it.
 
-    `error` is the `DDPNError` that the job raised, or a `JobError` in place of any other exception. `trace` is the
-    traceback of an unexpected exception, else "".
+    `error` is a `DDPNError` that the job raised, or a `JobError` if it failed for another reason. `trace` is the
+    traceback of an unexpected exception, and otherwise "".
     """
 
     job: Job
@@ -80,10 +81,10 @@ class Result(NamedTuple):
         return self.files
 
 
-def slots(n_jobs: Where) -> int:
-    """Return the number of jobs that run at the same time for a value of `n_jobs`.
+def count_slots(n_jobs: Where) -> int:
+    """Return how many jobs the argument `n_jobs` allows to run at the same time.
 
-    >>> slots(None), slots(3), slots(-1) == count_cores()
+    >>> count_slots(None), count_slots(3), count_slots(-1) == count_cores()
     (1, 3, True)
     """
     if n_jobs is None:
@@ -96,9 +97,9 @@ def slots(n_jobs: Where) -> int:
     return int(n_jobs) if n_jobs > 0 else max(1, count_cores() + 1 + int(n_jobs))
 
 
-def is_here(n_jobs: Where) -> bool:
-    """Return True if this value of `n_jobs` means that jobs run in this process, one after the other."""
-    return not isinstance(n_jobs, RayCluster) and slots(n_jobs) == 1
+def runs_in_this_process(n_jobs: Where) -> bool:
+    """Return True if the argument `n_jobs` means that jobs run in this process, one after the other."""
+    return not isinstance(n_jobs, RayCluster) and count_slots(n_jobs) == 1
 
 
 def run(
@@ -112,10 +113,10 @@ def run(
 
     If a job fails, the others continue. An exception in the caller's loop, such as Ctrl-C, ends all jobs.
 
-    `n_jobs` is the number of processes, each with one thread: None or 1 means this process, and -1 one process per
-    core. It may also be a `RayCluster`. `shared` is the first argument of every job. `store` keeps results, so that a
-    program that was killed can continue. `on_start` is called with each job when it begins, or when it is sent to a
-    cluster.
+    `n_jobs` is the number of processes, each with one thread: None or 1 means this process, and -1 means one process
+    per core. It may also be a `RayCluster`. `shared` is the first argument of every job. If `store` is given, results
+    are kept in it, so that a program that was killed can continue. `on_start` is called with each job when it begins,
+    or when it is sent to a cluster.
 
     >>> def greet(greeting, name):
     ...     return {"text": f"{greeting} {name}".encode()}
@@ -139,8 +140,8 @@ def run(
 def _results(jobs: Sequence[Job], shared: object, n_jobs: Where, on_start: Callable[[Job], object]) -> Iterator[Result]:
     if isinstance(n_jobs, RayCluster):
         yield from _run_on_cluster(n_jobs, jobs, shared, on_start)
-    elif not is_here(n_jobs):
-        yield from _run_in_processes(jobs, shared, slots(n_jobs), on_start)
+    elif not runs_in_this_process(n_jobs):
+        yield from _run_in_processes(jobs, shared, count_slots(n_jobs), on_start)
     else:
         for job in jobs:
             on_start(job)
@@ -235,7 +236,7 @@ def _in_worker(index: int, job: Job, content: np.ndarray, parent: int, method: s
 def _end_with_parent(parent: int) -> None:
     """Start a thread that ends this process when its parent process ends; `parent` is the id of the parent.
 
-    Otherwise an orphaned worker could write to files that the user's next command uses.
+    Without it, a worker could outlive its parent and write to files that the user's next command uses.
     """
 
     def watch() -> None:
@@ -271,10 +272,9 @@ def _run_on_cluster(
 
 
 def _run_on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] | None, DDPNError | None]:
-    """Run a job on a node of the cluster; return its files, or return the `DDPNError` that it raised.
+    """Run a job on a node of the cluster. Return its files, or the `DDPNError` that it raised.
 
-    The error is returned and not raised, because Ray would repeat the task. `content` is the pickled value that all
-    jobs share.
+    If the error were raised here, Ray would repeat the task. `content` is the pickled value that all jobs share.
     """
     limit_threads(cpus)
     try:
@@ -284,7 +284,10 @@ def _run_on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, byte
 
 
 def _get_result(ray: ModuleType, reference: object, job: Job, retries: int) -> Result:
-    """Convert a finished Ray task, `reference`, to the result of its job; an exception becomes a `JobError`."""
+    """Return the result of a job whose Ray task is finished. An exception of the task becomes a `JobError`.
+
+    `reference` is Ray's reference to the task.
+    """
     errors, times = ray.exceptions, f" {retries + 1} times, the last time: " if retries else ": "
     try:
         return Result(job, *ray.get(reference))

@@ -35,7 +35,7 @@ class TerminalBar:
 
 
 class NotebookLine:
-    """A line of output in a notebook cell that shows progress and is overwritten as the work goes on.
+    """A line of output in a notebook cell that shows progress. It is overwritten as the work goes on.
 
     Unlike a widget, it needs no other package, and its last text is saved with the notebook. If progress bars are
     nested, all write to the line of the outermost one.
@@ -80,10 +80,10 @@ def is_notebook() -> bool:
 
 @contextmanager
 def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 0) -> Iterator[ProgressBar]:
-    """Show a progress bar on standard error if that is a terminal, or a line in a notebook; elsewhere show nothing.
+    """Show a progress bar on a terminal (standard error) or a line of text in a notebook; elsewhere, show nothing.
 
-    With `total`, the number of steps, the bar shows the time left, otherwise the time since the start. `done` is the
-    number of steps that are already completed.
+    `total` is the number of steps. If it is given, the bar shows the time left; if it is None, the bar shows the time
+    since the start. `done` is the number of steps that are already completed.
     """
     from rich import progress as rich
     from rich.console import Console
@@ -113,7 +113,7 @@ def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 
 
 
 def inner_bar(title: str, total: int) -> AbstractContextManager[ProgressBar]:
-    """Show a progress bar inside the block of another one, but only if that one is shown."""
+    """Show a progress bar inside the `with` block of another one, but only if the outer bar is shown."""
     return progress_bar(title, total, shown=_IS_SHOWN.get())
 
 

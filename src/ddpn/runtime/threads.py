@@ -60,7 +60,8 @@ def single_thread() -> Iterator[None]:
 class _WithoutOneDNN:
     """A context manager that turns off torch's oneDNN backend.
 
-    torch has one switch for the whole process. So the backend stays off until the last thread has left the context.
+    torch has one switch for the whole process. If several threads are in the context, the backend stays off until the
+    last one has left it.
     """
 
     def __init__(self) -> None:
@@ -86,11 +87,11 @@ class _WithoutOneDNN:
 _WITHOUT_ONEDNN = _WithoutOneDNN()
 
 
-def threads_for(multiply_adds: float) -> AbstractContextManager[None]:
+def limit_torch_threads(multiply_adds: float) -> AbstractContextManager[None]:
     """Return a context manager in which torch uses one thread if operations are small.
 
-    `multiply_adds` is the size of the largest operation, which `CountModel.estimate_multiply_adds` estimates. If it is
-    at least `MIN_THREADED_MULTIPLY_ADDS`, the user's number of threads is used.
+    `multiply_adds` is the size of the largest operation, as estimated by `CountModel.estimate_multiply_adds`. If it is
+    at least `MIN_THREADED_MULTIPLY_ADDS`, torch uses the user's number of threads.
     """
     return nullcontext() if multiply_adds >= MIN_THREADED_MULTIPLY_ADDS else single_thread()
 
@@ -103,10 +104,11 @@ def single_blas_thread() -> AbstractContextManager[object]:
     return _find_pools().limit(limits=1, user_api="blas")
 
 
-def tree_threads_for(cells: int) -> AbstractContextManager[object]:
+def limit_tree_threads(cells: int) -> AbstractContextManager[object]:
     """Return a context manager in which boosted trees use one thread if the table is small.
 
-    `cells` is the number of cells of the table. From `MIN_THREADED_CELLS` on, the user's number of threads is used.
+    `cells` is the number of cells of the table. If it is at least `MIN_THREADED_CELLS`, the user's number of threads is
+    used.
     """
     return nullcontext() if cells >= MIN_THREADED_CELLS else _find_pools().limit(limits=1)
 

@@ -1,6 +1,6 @@
-"""Divide a time budget among the steps and members of a fit, and choose how many rows a step can use.
+"""Divide a time budget among the steps and members (models) of a fit, and choose how many rows a step can use.
 
-A step begins with few rows to measure its time per row, then continues with as many rows as there is time for. Time
+A step begins with few rows to measure its time per row. Then it continues with as many rows as there is time for. Time
 that a step does not use goes to later steps. Only the number of rows of the first member is estimated without a
 measurement (`ddpn.members.fitting`).
 """
@@ -31,14 +31,14 @@ HARD_LIMIT_RATIO, LAST_MEMBER_SHARE = 1.5, 0.8
 def make_budget_clock(seconds: float | None, started: float | None = None) -> Clock:
     """Make the clock of a whole fit.
 
-    It ends shortly before `seconds` have passed, so that the model can be saved in time. If `seconds` is None, it never
-    ends.
+    The clock ends shortly before `seconds` have passed, so that the model can be saved in time. If `seconds` is None,
+    it never ends. `started` is the start of the fit, a value of `time.monotonic`; by default, it is now.
     """
     return Clock(None if seconds is None else seconds - max(END_SHARE * seconds, MIN_END_SECONDS), started)
 
 
 class StepRunner:
-    """Runs the steps of a fit in turn. If Ctrl-C (`KeyboardInterrupt`) ends a step, all later steps are skipped.
+    """A runner of the steps of a fit. If Ctrl-C (`KeyboardInterrupt`) ends a step, it skips all later steps.
 
     >>> def stop():
     ...     raise KeyboardInterrupt
@@ -72,9 +72,9 @@ class Schedule:
     on_step : callable
         Called with a description of each step when it begins.
     runner : StepRunner
-        Runs the steps after the members are fitted, so that Ctrl-C can end them.
+        Runs the steps that follow the fit of the members (models), so that Ctrl-C can end them.
     steps : tuple of str
-        The steps of the fit, which are keys of `STEPS` in the same order.
+        The names of the steps of the fit: keys of `STEPS`, in the same order.
     """
 
     clock: Clock = NO_LIMIT
@@ -83,7 +83,7 @@ class Schedule:
     steps: tuple[str, ...] = tuple(STEPS)
 
     def start_clock(self, step: str) -> Clock:
-        """Start the clock of a step, which gets its share of the time that is left for this and all later steps.
+        """Start the clock of a step. The time left is divided among this and all later steps, by the shares in `STEPS`.
 
         >>> schedule = Schedule(Clock(100.0))
         >>> round(schedule.start_clock("members").left), round(schedule.start_clock("scores").left)
@@ -98,9 +98,10 @@ class Schedule:
 
 
 def start_member_clock(clock: Clock, members_left: int) -> Clock:
-    """Start the clock of a member; the time left is divided equally among the `members_left`, including this one.
+    """Start the clock of a member, one of the models of a fit.
 
-    Its soft limit is the time at which the member should stop by itself; its hard limit is somewhat later.
+    The time left is divided equally among `members_left` members, including this one. The soft limit is the time at
+    which the member should stop by itself; the hard limit is somewhat later.
     """
     if not clock.has_limit:
         return clock
@@ -124,10 +125,10 @@ MIN_GROWTH, NEARLY_ALL_SHARE = 1.5, 0.85
 def count_affordable_rows(
     clock: Clock, done: int, seconds: float, rows: int, planned_share: float = PLANNED_SHARE
 ) -> int:
-    """Return the number of rows to use in the next step, given that `done` rows took `seconds`.
+    """Return the number of rows to use next, given that the work on `done` rows took `seconds`.
 
-    The next step should take the share `planned_share` of the time left. It uses at most `rows` rows. The result is 0
-    if hardly more rows than `done` could be used, so that another step is not worth its time.
+    The work on these rows should take the share `planned_share` of the time left. At most `rows` rows are used. If that
+    is hardly more than `done`, the result is 0, because another step is not worth its time.
 
     >>> count_affordable_rows(Clock(1.0), 90, 1.0, 10_000)
     0
@@ -143,11 +144,12 @@ def count_affordable_rows(
 
 
 def run_with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
-    """Call `work` with increasing numbers of rows, as far as the time allows, and return its last result.
+    """Call `work` with increasing numbers of rows while there is time, and return its last result.
 
-    The first call is with 100 rows; the measured time per row determines the next number, up to `rows`. If the time
-    runs out during a call (`TimeLimitError`), the result of the previous call is returned. If it runs out during the
-    first call, `work` is called with 20 rows and no time limit.
+    If the clock has no limit, `work` is called once, with all `rows`. Otherwise, the first call is with 100 rows. The
+    measured time per row determines the number of rows of the next call, up to `rows`. If the time runs out during a
+    call (`TimeLimitError`), the result of the previous call is returned. If it runs out during the first call, `work`
+    is called with 20 rows and no time limit.
 
     >>> run_with_rows(Clock(), 1000, lambda number: f"{number} rows")
     '1000 rows'

@@ -39,10 +39,10 @@ def check_integer(name: str | Argument, value: object, minimum: int = 0, error: 
 
 
 def check_number(name: str, value: object, condition: str, holds: bool | None = None) -> float:
-    """Return `value` as a float; if it is not a number, or if `holds` is False, raise a `ConfigError`.
+    """Return `value` as a float. If it is not a number, or if `holds` is False, raise a `ConfigError`.
 
-    `holds` is True if the number is valid. `condition` completes the error message "`name` must ...", such as "be above
-    0".
+    `holds` says whether the value meets the condition. `condition` completes the error message "`name` must be ...",
+    for example with "above 0".
     """
     if not is_number(value) or holds is False:
         raise ConfigError(argument=name, must=f"be {condition}", got=f"{value!r:.40}")
@@ -51,6 +51,8 @@ def check_number(name: str, value: object, condition: str, holds: bool | None = 
 
 def check_choice(name: str, value: object, choices: Iterable[str], error: type[DDPNError] = ConfigError) -> str:
     """Return `value`; if it is not among `choices`, raise `error` and suggest the most similar choice.
+
+    `name` is the argument in the error message.
 
     >>> check_choice("kind", "central", ("central", "calibrated"))
     'central'
@@ -65,7 +67,7 @@ def check_choice(name: str, value: object, choices: Iterable[str], error: type[D
 def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None:
     """Raise a `ConfigError` for the first key that is not among `names`, and suggest the most similar name.
 
-    `where` is the argument or file with these keys, as error messages call it.
+    In the error message, `where` is the argument or file that has the keys.
 
     >>> check_keys(["epoch"], ["epochs", "lr"], "options")
     Traceback (most recent call last):
@@ -79,9 +81,9 @@ def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None
 
 
 def check_column(name: str, columns: Sequence[str], role: str = "", error: type[DDPNError] = ConfigError) -> str:
-    """Return `name`; if it is not among `columns`, raise `error`.
+    """Return `name`. If it is not among `columns`, raise `error`.
 
-    `role` is the argument that names the column, for the error message.
+    In the error message, `role` is the argument that names the column.
     """
     if name not in columns:
         role = f" (`{role}`)" if role.isidentifier() else f" ({role})" if role else ""
@@ -120,7 +122,7 @@ def refuse_old_names(**new_names: str) -> Callable[[type[T]], type[T]]:
     return decorate
 
 
-def suggestion(word: object, names: Iterable[str]) -> str | None:
+def find_similar_name(word: object, names: Iterable[str]) -> str | None:
     """Return the name most similar to `word`, or None if no name is similar."""
     by_lower = {name.lower(): name for name in reversed(list(names))}
     close = get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.5)
@@ -128,7 +130,7 @@ def suggestion(word: object, names: Iterable[str]) -> str | None:
 
 
 def _did_you_mean(word: object, names: Iterable[str]) -> str:
-    similar = suggestion(word, names)
+    similar = find_similar_name(word, names)
     return f"Did you mean {similar!r}?" if similar else ""
 
 
@@ -136,7 +138,7 @@ class Registry(UserDict[str, Any]):
     """A mapping from names to classes, some of which are imported only when they are looked up.
 
     An entry is a class, or a string "module:Class". `registry["name"] = Class` adds an entry. Listing the names imports
-    nothing.
+    nothing. The first argument is the word for an entry in error messages.
 
     >>> registry = Registry("container", {"ordered": "collections:OrderedDict"})
     >>> list(registry), registry["ordered"].__name__
@@ -159,7 +161,7 @@ class Registry(UserDict[str, Any]):
         return self[check_choice(self.kind, name, self.data)]
 
     def find_saved(self, name: str) -> Any:
-        """Return the class registered as `name`, to which a saved model refers.
+        """Return the class registered as `name`, the name that a saved model refers to.
 
         If there is none, raise an `InputError` that says how to register it.
         """

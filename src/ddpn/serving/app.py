@@ -39,8 +39,8 @@ class Service:
     """The state of a running server: its models by name, its queue of requests, and its metrics.
 
     It is an ASGI app that forwards requests to `api`, the FastAPI app with the routes. When a model folder gets a new
-    version, the model and `api` are replaced while the server keeps answering. `columns` are column names by role, as
-    in `create_app`.
+    version, the service loads the model and builds `api` again, while it keeps answering requests. `columns` are column
+    names by role, as in `create_app`.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Service:
                     await self._reload_model(model, version)
 
     async def _reload_model(self, model: ServedModel, version: FolderVersion | None) -> None:
-        """Replace a model by the new version of its folder; if that cannot be loaded, keep the old one."""
+        """Replace a model by the new version of its folder. If the new version cannot be loaded, keep the old one."""
         name = model.name
         try:
             new_model = await asyncio.to_thread(ServedModel, name, model.path, **self._columns)
@@ -201,7 +201,7 @@ def build_api(service: Service) -> FastAPI:
 
 
 def _add_routes(app: FastAPI, service: Service, model: ServedModel) -> None:
-    """Add the routes of a model below /models/NAME; for the default model, also add routes without a name."""
+    """Add the routes of a model below /models/NAME. For the default model, also add the routes /predict and /model."""
     request_type: Any = schemas.make_request_model(model.name, model.Row, service.limits.max_rows)
 
     async def show() -> Response:
@@ -243,7 +243,7 @@ def create_app(
         Seconds between two checks for new versions of the folders. 0 means never.
     **columns
         The names of the columns with the exposure (`exposure`) and the upper bound (`upper`) of each row. They are
-        needed for models saved in Python, which do not store them.
+        needed for models that were saved in Python, because such models do not store the names.
 
     Returns
     -------

@@ -18,9 +18,10 @@ _MAX_BATCH_ROWS = 256
 
 
 class WaitingRequest(NamedTuple):
-    """A request in the queue of a `Batcher`: rows to predict, outputs to return, and a future for the answer.
+    """A request in the queue of a `Batcher`: rows to predict, outputs to return, and a future.
 
-    `model` is the version of the model that was served when the request arrived.
+    `model` is the version of the model that was served when the request arrived. The result of the future, `answer`, is
+    one dict per row.
     """
 
     model: ServedModel
@@ -30,7 +31,7 @@ class WaitingRequest(NamedTuple):
 
 
 class Batcher:
-    """A queue of requests that predicts waiting requests together.
+    """A queue of requests that predicts waiting requests together, in one call of the model.
 
     If the queue is full, further requests are refused with status 429.
     """
@@ -44,7 +45,7 @@ class Batcher:
 
     @property
     def is_stuck(self) -> bool:
-        """True if the current batch takes much longer than the time limit of a request; only a restart then helps."""
+        """True if the current batch takes more than twice the time limit of a request. Only a restart then helps."""
         started = self._started
         return started is not None and perf_counter() - started > 2.0 * self._limits.timeout
 
@@ -66,7 +67,7 @@ class Batcher:
         return await asyncio.wrap_future(request.answer)
 
     def _predict(self) -> None:
-        """Predict the next batch and pass the answers to its requests. Runs in the thread of the batcher."""
+        """Predict the next batch, and set the results of its requests. This runs in the thread of the batcher."""
         batch = self._take_batch()
         if not batch:
             return
@@ -86,9 +87,10 @@ class Batcher:
                 request.answer.set_result(answer)
 
     def _take_batch(self) -> list[WaitingRequest]:
-        """Remove and return requests from the queue that use the same model as its first request.
+        """Remove a batch of requests from the queue and return it. All requests of a batch use the same model.
 
-        The number of rows of a batch is limited. Cancelled requests are dropped.
+        The batch has the first request of the queue, and further ones up to a limit on the number of rows. Cancelled
+        requests are dropped.
         """
         batch: list[WaitingRequest] = []
         others, rows = list[WaitingRequest](), 0

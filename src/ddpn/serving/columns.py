@@ -42,10 +42,12 @@ _MAX_OFFERED_LEVELS = 200
 class ServedColumn:
     """A column of requests: the type of its cells, and a summary of the training rows.
 
-    - `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored".
+    - `kind` is "number", "boolean", "date" or "category" for a feature. It is "exposure", "upper" (bound) or "group"
+      (of intervals) for a column with this role, and "ignored" for a column that the model does not need.
     - `annotation` is the type by which pydantic validates cells, and `description` describes it in error messages.
-    - `levels`, `range` and `days` summarise the training rows: the levels of a category, the smallest and largest
-      number, and the first and last date. `example` is a typical cell.
+    - `levels` are the levels of a category in the training rows.
+    - `range` has the smallest and the largest number in the training rows, and `days` the first and the last date.
+    - `example` is a typical cell.
     - `integers` is True if a column of numbers has only whole numbers.
     - `has_numbers` is True if the levels of a category are numbers, so that 7 and 7.0 are the same level.
     """
@@ -66,13 +68,13 @@ class ServedColumn:
         return self.kind != "ignored"
 
     def as_dict(self) -> JsonObject:
-        """Return the description of the column that clients and the web page see, ready for JSON."""
+        """Return the description of the column for clients and the web page, ready for JSON."""
         facts = {name: getattr(self, name) for name in ("levels", "range", "days", "integers")}
         about = {"name": self.name, "kind": self.kind, "typical": self.example}
         return about | {name: value for name, value in facts.items() if value}
 
     def to_series(self, cells: Sequence[object]) -> pl.Series:
-        """Convert validated cells to a polars column, in the form that it would have if it were read from a file."""
+        """Convert validated cells to a polars column, as if they had been read from a file."""
         if self.kind in ("category", "group"):
             # Group names and numeric levels represent booleans as 1 and 0.
             format_name = canonical_number if self.kind == "group" or self.has_numbers else canonical_level
@@ -87,7 +89,7 @@ class ServedColumn:
 def list_columns(folder: ModelFolder) -> list[ServedColumn]:
     """List the columns that requests to a model may have.
 
-    These are the columns that the model needs, followed by other columns of its training table, which are ignored.
+    The columns that the model needs come first. Other columns of the training table may be sent, but are ignored.
     """
     roles, predictor = folder.roles, folder.model.predictor_
     levels = collect_levels(predictor.active_members.values())
@@ -123,7 +125,7 @@ def _describe_levels(levels: Sequence[str]) -> JsonObject:
 
 
 def _list_role_columns(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
-    """Return the columns of the exposure, the upper bound and the interval group, as far as the model has them."""
+    """Return the columns of the exposure, the upper bound and the interval group, if the model has them."""
     columns, about = [], JsonObject()
     if roles.exposure is not None:
         kind = Annotated[float, Field(gt=0.0, le=_MAX_FLOAT, allow_inf_nan=False)]
@@ -149,9 +151,9 @@ def _list_role_columns(roles: Roles, predictor: Predictor) -> list[ServedColumn]
 def make_row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
     """Create the pydantic model of a row, for requests to the served model `name`.
 
-    Its fields are called c0, c1, ..., with the column names as aliases. If a column is both a feature and the exposure
-    or upper bound, the latter determines the type of its cells. If it is both a feature and the interval group, the
-    feature does.
+    Its fields are called c0, c1, ..., with the column names as aliases. A column that is both a feature and the
+    exposure or upper bound is validated as the exposure or upper bound. A column that is both a feature and the
+    interval group is validated as a feature.
     """
     by_name: dict[str, ServedColumn] = {}
     for column in columns:
@@ -166,7 +168,7 @@ def make_row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
 
 
 def _make_date_type(zone_name: str) -> Any:
-    """Return a pydantic type for dates and times, which are converted to the time zone `zone_name` unless it is ""."""
+    """Return a pydantic type for dates and times. If `zone_name` is not "", times are converted to this time zone."""
     zone = ZoneInfo(zone_name) if zone_name else None
 
     def read(cell: object) -> datetime | None:
@@ -189,8 +191,8 @@ def _make_date_type(zone_name: str) -> Any:
 def _describe_numbers(profile: ColumnProfile | None, integers: bool) -> JsonObject:
     """Return the range and a typical value of a column of numbers, as keyword arguments of `ServedColumn`.
 
-    The typical value is the median of the training rows, or the nearest value that occurs in them. Without a `profile`
-    of the training rows, it is 1 and there is no range.
+    The typical value is the median of the training rows, or the nearest value that occurs in them. If there is no
+    `profile` of the training rows, the typical value is 1, and there is no range.
     """
     if profile is None or not len(profile.edges):
         return {"example": 1.0}
@@ -205,7 +207,7 @@ def _describe_numbers(profile: ColumnProfile | None, integers: bool) -> JsonObje
 def _describe_days(profile: ColumnProfile | None) -> JsonObject:
     """Return the first, the last and a typical day of a column of dates, as keyword arguments of `ServedColumn`.
 
-    Without a `profile` of the training rows, there is only a fixed example.
+    If there is no `profile` of the training rows, only a fixed typical day is returned.
     """
     if profile is None or not len(profile.edges):
         return {"example": "2024-12-31"}

@@ -97,7 +97,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure_logs(level: str) -> None:
-    """Write the logs of the server and of uvicorn, from this level on, to standard error."""
+    """Write the logs of the server and of uvicorn to standard error, for this level and more severe ones."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.captureWarnings(True)
@@ -141,7 +141,7 @@ def read_token(variable: str | None, file: Path | None) -> str | None:
 
 
 class Middleware:
-    """ASGI middleware that checks the token and the limits of requests to `app`, and measures and logs the answers.
+    """ASGI middleware that checks the token and the limits of requests to `app`, and records metrics and logs.
 
     If `token` is None, no token is needed. `app` stores the model name and the number of rows of a request in
     `scope["ddpn"]`, for the log.
@@ -152,7 +152,7 @@ class Middleware:
         self._expected = None if token is None else f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle a request: check it, pass it to the app, send the response, and record metrics and a log line."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -187,9 +187,9 @@ class Middleware:
             _LOG.info("request", extra={"fields": {"request": request_id, **labels, **logged, **outcome}})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RequestError | None:
-        """Pass a request to the app if it is valid.
+        """Pass a request to the app if its token and size are valid.
 
-        Return None if the app has answered; otherwise return the error to send to the client.
+        Return None if the app has sent a response. Otherwise return the error to send to the client.
         """
         is_open = self._expected is None or scope["path"] in OPEN_PATHS
         if not is_open and not hmac.compare_digest(_read_header(scope, b"authorization"), self._expected or b""):
@@ -208,7 +208,7 @@ class Middleware:
     async def _read_body(self, scope: Scope, receive: Receive) -> Receive:
         """Read the body of a request, within the limits on size and time.
 
-        Return a `receive` callable from which the app gets the body.
+        Return a `receive` callable of ASGI with which the app reads the body again.
         """
         content_type = _read_header(scope, b"content-type")
         if content_type.partition(b";")[0].strip().lower() not in (b"", b"application/json"):
@@ -243,9 +243,9 @@ def _read_header(scope: Scope, name: bytes) -> bytes:
 
 
 def _find_route(scope: Scope, status: int) -> str:
-    """Return the label by which metrics count an answer: the path of its route, such as "/predict".
+    """Return the label under which metrics count a response: the path of its route, such as "/predict".
 
-    All answers without a route share the label "unmatched", and those with status 401 the label "unauthorized".
+    All responses without a route share the label "unmatched", and those with status 401 the label "unauthorized".
     Otherwise, clients could fill the memory with labels by requesting invented paths.
     """
     if status == 401:

@@ -1,4 +1,4 @@
-"""`ServedModel`: a loaded model that answers requests and describes itself to clients."""
+"""`ServedModel`: a loaded model that predicts the rows of requests, and its description for clients."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,9 +51,10 @@ DEFAULT_SPEC = PredictionSpec(columns=DEFAULT_OUTPUTS)
 def answer_rows(
     predictor: Predictor, inputs: PredictorInputs, prediction: Prediction, spec: PredictionSpec
 ) -> list[JsonObject]:
-    """Convert predictions to answers: one dict per row, with the outputs that `spec` lists.
+    """Convert predictions to the JSON answer: one dict per row, with the outputs that `spec` lists.
 
-    `inputs` are the predicted rows, which are needed if `spec` lists the predictions of single members.
+    `inputs` are the rows that were predicted. They are predicted again by each model of the mixture if `spec` lists the
+    output "members".
     """
     columns = prediction.to_columns(spec)
     if spec.pmf is not None:
@@ -70,10 +71,10 @@ def answer_rows(
 
 
 def _list_probabilities(counts: CountDistribution) -> list[JsonObject]:
-    """List, for each row, the probabilities of all counts but those with negligible mass at both ends.
+    """List the probabilities of counts for each row. Counts with negligible mass, at both ends, are left out.
 
-    Each row is a dict {"first": count, "step": step, "pmf": [...]} with the probabilities of the counts first, first +
-    step, first + 2 step, ... The step is 1 unless there are more than 400 counts.
+    The result for a row is a dict {"first": count, "step": step, "pmf": [...]} with the probabilities of the counts
+    first, first + step, first + 2 step, ... The step is 1 unless there are more than 400 counts.
     """
     levels = torch.tensor([_HIDDEN_MASS, 1.0 - _HIDDEN_MASS], dtype=torch.float64)
     rows = []
@@ -86,7 +87,7 @@ def _list_probabilities(counts: CountDistribution) -> list[JsonObject]:
 
 
 def _predict_members(predictor: Predictor, inputs: PredictorInputs) -> list[list[JsonObject]]:
-    """Predict rows with each member of the mixture; return, for each row, a list with one dict per member."""
+    """Predict rows with each model of the mixture (member). For each row, return a list with one dict per member."""
     columns = []
     for name, member in predictor.active_members.items():
         prediction = predictor.predict(inputs.X, inputs.exposure, inputs.upper, member=name)
@@ -104,7 +105,8 @@ def _load(path: Path, columns: dict[str, str | None]) -> tuple[SavedModel, Model
 class ServedModel:
     """A loaded version of a model folder, which predicts the rows of requests.
 
-    The keyword arguments name the columns `exposure` and `upper`, which a model saved in Python does not store.
+    The keyword arguments `exposure` and `upper` name the columns of the exposure and of the upper bound. They are
+    needed if the model was saved in Python, because such a model does not store these names.
 
     Among the attributes, `columns` are the columns of requests, `Row` is the pydantic model of a row, and `example` is
     a typical row. `version` is the beginning of the checksum of the model's files.
@@ -138,9 +140,10 @@ class ServedModel:
         )
 
     def predict(self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]) -> list[list[JsonObject] | Exception]:
-        """Predict several requests, pairs of rows and a spec, at once, which is faster than one after the other.
+        """Predict several requests together, which is faster than one after the other.
 
-        Return, for each request, either a list with one dict per row, or an error.
+        Each request is a pair of rows and a `PredictionSpec`. The result of a request is either a list with one dict
+        per row, or an error.
         """
         try:
             return self._predict_together(requests)
@@ -153,7 +156,7 @@ class ServedModel:
     def _predict_together(
         self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]
     ) -> list[list[JsonObject] | Exception]:
-        """Predict all requests in one call of the predictor. An invalid row in any of them raises an error."""
+        """Predict all requests in one call of the predictor. If any row of any request is invalid, raise an error."""
         inputs = self.parse_rows([row for rows, _ in requests for row in rows])
         prediction = replace(self.predictor.predict(*inputs), days=self.folder.roles.dates.days)
         answers: list[list[JsonObject] | Exception] = []
@@ -207,7 +210,7 @@ def describe_model(served: ServedModel) -> JsonObject:
 
 
 def _list_limits(served: ServedModel) -> list[str]:
-    """Return sentences that tell clients for which rows the predictions are not reliable."""
+    """Return sentences for clients about when the predictions can be relied on, and about the range of counts."""
     limits = [
         "Predictions hold for rows like the training rows. Predictions of flagged rows may be wrong by any amount."
     ]

@@ -1,6 +1,6 @@
-"""The pydantic models of requests and answers, and the error messages for invalid requests.
+"""The pydantic models of requests and responses, and the error messages for invalid requests.
 
-From these models, FastAPI validates requests and writes the OpenAPI document.
+FastAPI uses these models to validate requests and to generate the OpenAPI document.
 """
 
 import json
@@ -29,7 +29,10 @@ MAX_QUANTILES, MAX_PMF_COUNT = 99, 1000
 
 
 class DescribedModel(BaseModel):
-    """A pydantic model whose field descriptions complete the error message "FIELD must be ..."."""
+    """A pydantic model whose field descriptions complete the error message "FIELD must be ...".
+
+    In error messages, `expectation` describes a valid object, and `field_noun` is the word for a field.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
     #: A description of the object, and the noun for its fields, in messages.
@@ -138,7 +141,7 @@ class PredictedRow(TypedDict, total=False):
 
 
 class Predictions(TypedDict):
-    """The answer to a prediction request; `predictions` are in the order of its rows."""
+    """The response to a prediction request; `predictions` has one element per row of the request, in the same order."""
 
     model: str
     version: str
@@ -150,7 +153,8 @@ class Predictions(TypedDict):
 class Problem:
     """A problem of a request, described by a sentence.
 
-    If it concerns a row or a cell, `row` is the position of the row in the request, from 0, and `column` is the column.
+    If the problem concerns one row, `row` is the position of the row in the request, from 0. If it concerns one cell,
+    `column` is the name of the column.
     """
 
     message: str
@@ -159,7 +163,7 @@ class Problem:
 
 
 class Problems(TypedDict):
-    """The JSON answer to an invalid request: a message and a list of problems."""
+    """The JSON response to an invalid request: a message and a list of problems."""
 
     message: str
     problems: list[Problem]
@@ -194,7 +198,7 @@ _UNREADABLE = {
 class RequestError(InputError):
     """An error that is sent to the client, with an HTTP status and headers.
 
-    `problems` is a list of problems of rows and columns, or one sentence about the whole request.
+    `problems` is a list of problems of rows and cells, or one sentence about the whole request.
     """
 
     def __init__(
@@ -223,7 +227,7 @@ def retry_later(message: str, status: int = 503) -> RequestError:
 def to_request_error(error: Exception, body: type[DescribedModel] | None = None) -> RequestError:
     """Convert an exception to an error for the client.
 
-    The exception comes from FastAPI, from a prediction, or from pydantic, which validates a request by its model
+    The exception comes from FastAPI, from a prediction, or from the validation of a request by the pydantic model
     `body`.
     """
     if isinstance(error, RequestError):

@@ -85,7 +85,7 @@ def serve(
         Called with the address as soon as connections are accepted.
     **columns
         The names of the columns with the exposure (`exposure`) and the upper bound (`upper`) of each row. They are
-        needed for models saved in Python, which do not store them.
+        needed for models that were saved in Python, because such models do not store the names.
     """
     configure_logs(log_level)
     limits = limits or Limits()

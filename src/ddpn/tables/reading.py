@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from ddpn.rows.checks import RowError, TableLike, get_row_labels, label_row_errors
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import join_words, suggestion
+from ddpn.runtime.validation import find_similar_name, join_words
 from ddpn.tables.columns import MAX_ROWS_CELL_BY_CELL, Column, ColumnTable, Kind, Levels
 from ddpn.tables.levels import canonical_level, have_numbers
 
@@ -217,7 +217,7 @@ def check_names(names: Sequence[str], fitted: Sequence[str]) -> None:
             for columns, problem in parts
             if columns
         ]
-        similar = {name: suggestion(name, new) for name in absent}
+        similar = {name: find_similar_name(name, new) for name in absent}
         hints = [f"Is {other!r} the column {name!r}?" for name, other in similar.items() if other]
         remedy = hints[0] if hints else "" if absent else f"Leave {'it' if len(new) == 1 else 'them'} out."
         raise InputError(f"X must have the columns of fit: {', and '.join(both)}. {remedy}".rstrip())

@@ -52,7 +52,7 @@ def _profile_column(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]
         notes = (f"Column {series.name}: {len(unreadable):,} infinite values are treated as missing.",)
     present = values.drop_nulls() if values.null_count() else values
     distinct = present.n_unique()
-    why = _explain_uselessness(values, column, distinct, plan)
+    why = _find_reason_to_leave_out(values, column, distinct, plan)
     if series.name in plan.use and distinct:
         why = ""
     parts: tuple[str, ...] = ()
@@ -72,10 +72,11 @@ def _profile_column(series: pl.Series, plan: FitConfig, missing: tuple[str, ...]
     )
 
 
-def _explain_uselessness(values: pl.Series, column: TableColumn, n_distinct: int, plan: FitConfig) -> str:
-    """Return the reason why a column looks useless, such as "no values"; return "" if it looks useful.
+def _find_reason_to_leave_out(values: pl.Series, column: TableColumn, n_distinct: int, plan: FitConfig) -> str:
+    """Return the reason to leave out a column that looks useless, such as "no values"; return "" if it looks useful.
 
-    `n_distinct` is the number of distinct values that are not missing.
+    `values` are the converted cells, with null for missing ones. `n_distinct` is the number of distinct values without
+    null.
     """
     present = len(values) - values.null_count()
     if n_distinct == 0:

@@ -64,12 +64,18 @@ def _check_names(names: object, info: ValidationInfo) -> tuple[str, ...]:
 
 
 def _read_columns(value: object, info: ValidationInfo) -> tuple[str, ...]:
-    """Convert a column name or a list of them to a tuple. A string is one name, because names may contain commas."""
+    """Convert one column name, or a list of column names, to a tuple.
+
+    A string is not split at commas, because a column name may contain commas.
+    """
     return _check_names([value] if isinstance(value, str) else value, info)
 
 
 def _read_names(value: object, info: ValidationInfo) -> tuple[str, ...] | None:
-    """Convert a list of names, or a string of names separated by commas, to a tuple."""
+    """Convert a list of names, or a string of names separated by commas, to a tuple. None stays None.
+
+    For the option `missing`, a list may also have numbers, which are converted to strings.
+    """
     if value is None:
         return None
     words = split_words(value) if isinstance(value, str) else value
@@ -141,7 +147,7 @@ class ModelConfig(BaseModel):
 
     @property
     def estimator_options(self) -> JsonObject:
-        """The estimator's arguments, without those that are None."""
+        """The options that are not None, as keyword arguments of the estimator."""
         options = {name: getattr(self, name) for name in ModelConfig.model_fields if getattr(self, name) is not None}
         head_options = {name: options.pop(name) for name in ("components", "beta") if name in options}
         return options | ({"head_options": options.get("head_options", {}) | head_options} if head_options else {})
@@ -150,7 +156,7 @@ class ModelConfig(BaseModel):
 class FitConfig(ModelConfig):
     """The options of a fit: the target, the roles of columns, the split and the model.
 
-    Whatever can be checked without the table is checked at once. For options of the model, None means the estimator's
+    Options are checked as far as possible without the table. For options of the model, None means the estimator's
     default.
 
     Parameters
@@ -162,7 +168,7 @@ class FitConfig(ModelConfig):
     upper_column : str, optional
         The column with the largest possible count of each row.
     censored : str, optional
-        The column that is true in rows whose count is right-censored (that many or more).
+        The column that is true in rows whose count is right-censored: the true count is at least the given one.
     drop : tuple of str
         Columns to leave out.
     use : tuple of str
@@ -172,29 +178,30 @@ class FitConfig(ModelConfig):
     missing : tuple of str
         Further words and numbers that stand for a missing value.
     group : tuple of str
-        Columns that identify groups of rows, such as persons. All rows of a group go to the same fold and to the same
-        part of the split. These columns are not inputs, unless `use` names them. With "equal-inputs", rows with equal
-        or nearly equal inputs form a group.
+        Columns that identify groups of rows, such as persons. All rows of a group belong to the same fold, and all of
+        them are training, validation or test rows. These columns are not inputs, unless `use` names them. The value
+        "equal-inputs" puts rows with equal or nearly equal inputs into the same group.
     split_column : str, optional
         The column that says whether a row is a "train", "validation" or "test" row. Default: rows are split at random.
     time : str, optional
         The column of times by which rows are split. The last rows become test rows.
     test_size : float, optional
-        The share of rows to hold out as test rows. By default, up to 5,000 rows are all fitted, and scored out of fold.
-        A fifth is held out if there are more rows, with a split by time, or if the number of networks is given.
+        The share of rows to hold out as test rows. By default, a table of up to 5,000 rows has no test rows: the model
+        is cross-fitted, and every row is scored out of fold. A fifth of the rows is held out if the table is larger, if
+        rows are split by time, or if the number of networks is given.
     shares : tuple of float, optional
-        Shares of training, validation and test rows, instead of `test_size`.
+        Shares of training, validation and test rows, which sum to 1. They cannot be combined with `test_size`.
     seed : int
         Seed of the split and of the training.
     compare_with : tuple of str
-        Models with which the model is compared, keys of `ddpn.members.MEMBERS`.
+        Further models to fit and score for comparison, keys of `ddpn.members.MEMBERS`.
     interval_groups : str, optional
-        The column with the groups within which intervals are calibrated.
+        The column with the group of each row. Intervals are calibrated within each group.
     sheet, skip_rows : optional
         The sheet of a workbook, and the number of rows above the header (`ddpn.tables.layout.Layout`).
     only : str, optional
-        Fit a single member, a key of `ddpn.members.MEMBERS`, instead of a mixture. `mix_with` is then ignored, and
-        `n_networks` has an effect only if this member has networks.
+        The single model to fit instead of a mixture, a key of `ddpn.members.MEMBERS`. `mix_with` is then ignored, and
+        `n_networks` has an effect only if the model is "networks".
     lower, upper, censored_above, fractional
         The range of counts, and the treatment of fractions, as in `CountRegressor`.
     n_networks : int or "auto", optional
@@ -284,7 +291,7 @@ class FitConfig(ModelConfig):
 
     @property
     def split_shares(self) -> tuple[float, ...]:
-        """The shares of training, validation and test rows, in case test rows are held out."""
+        """The shares of training, validation and test rows, which apply if test rows are held out."""
         if self.test_size is None:
             return SHARES if self.shares is None else self.shares
         fitted = (1.0 - self.test_size) / (SHARES[0] + SHARES[1])
@@ -292,12 +299,12 @@ class FitConfig(ModelConfig):
 
     @property
     def asks_for_test_rows(self) -> bool:
-        """True if an option requires test rows, so that they are held out even from a small table."""
+        """True if an option requires test rows. Otherwise a small table has none."""
         values = self.test_size, self.shares, self.split_column, self.time
         return self.ensemble_size is not None or any(value is not None for value in values)
 
     def with_test_rows(self) -> Self:
-        """Return a configuration with test rows: this one if it asks for them, else a copy with the default shares."""
+        """Return a configuration that requires test rows: this one, or else a copy with the default shares."""
         return self if self.asks_for_test_rows else self.replace(shares=SHARES)
 
     def replace(self, **changes: object) -> Self:
@@ -306,7 +313,7 @@ class FitConfig(ModelConfig):
 
     @property
     def ensemble_size(self) -> int | None:
-        """The number of networks if the user chose an ensemble of networks; None for the default mixture of members."""
+        """The number of networks if the model is an ensemble of networks, as set by `n_networks`; otherwise None."""
         if self.n_networks is None or self.n_networks == "auto" or self.only not in (None, NETWORKS):
             return None
         return self.n_networks
@@ -330,7 +337,7 @@ class FitConfig(ModelConfig):
 
     @property
     def as_text(self) -> list[str]:
-        """The columns to read as text because the user calls them categories, so that 007 keeps its zeros."""
+        """The columns to read as text, because `category` names them. For example, 007 must not become 7."""
         return [name for value in self.category for name in (value, *split_words(value))]
 
     @property
@@ -339,9 +346,10 @@ class FitConfig(ModelConfig):
         return Layout(self.sheet, self.skip_rows)
 
     def resolve_columns(self, columns: Sequence[str]) -> Self:
-        """Return a copy for a table with these columns; raise an `InputError` if an option names another column.
+        """Return a copy in which every name of a column is one of `columns`, the columns of the table.
 
         In `drop`, `use`, `category` and `group`, a string that is not itself the name of a column is split at commas.
+        If an option names a column that does not exist, raise an `InputError`.
         """
         roles = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time", "interval_groups")
         names = {role: getattr(self, role) for role in roles}
@@ -353,9 +361,9 @@ class FitConfig(ModelConfig):
         return self.replace(**resolved)
 
     def _check_model(self) -> None:
-        """Raise a `ConfigError` for invalid options of the model, as far as they can be checked without torch.
+        """Raise a `ConfigError` if an option of the model is found to be invalid without torch.
 
-        `check_with_torch` checks the others.
+        Options that require torch are checked by `check_with_torch`.
         """
         names = check_likelihood(DEFAULT_LIKELIHOOD if self.likelihood is None else self.likelihood)
         totals = [name for name in names if name in TOTALS]
@@ -380,9 +388,9 @@ class FitConfig(ModelConfig):
         NetworkOptions(**network_options, **check_training_options(self.training_options))
 
     def check_with_torch(self) -> None:
-        """Raise a `ConfigError` for invalid options that only torch can check.
+        """Raise a `ConfigError` if an option that only torch can check is invalid.
 
-        torch is not imported if no such option is set.
+        torch is imported only if such an option is set.
         """
         names = {name for name in ("head_options", "training_options", "mix_with") if self.estimator_options.get(name)}
         is_mixture = isinstance(self.likelihood, tuple)
@@ -395,8 +403,9 @@ class FitConfig(ModelConfig):
     def regressor(self, **arguments: Any) -> "CountRegressor | DDPNRegressor":
         """Make the unfitted estimator: a `DDPNRegressor` if the number of networks is set, else a `CountRegressor`.
 
-        The `DDPNRegressor` has the network defaults of `CountRegressor`, and mixes the networks with a GLM unless the
-        options say otherwise. `arguments` are further arguments of the estimator.
+        The `DDPNRegressor` has the network options that `CountRegressor` uses by default. Unless `mix_with` says
+        otherwise, its networks are mixed with a GLM if there is one for the likelihood. `arguments` are further keyword
+        arguments of the estimator.
         """
         from ddpn.estimators import CountRegressor, DDPNRegressor
 
@@ -440,7 +449,10 @@ def _to_config_error(error: ValidationError) -> ConfigError:
 
 
 def read_config(options: Mapping[str, object], file: Path | None = None) -> FitConfig:
-    """Read a configuration from `options` and, for options that are None, from a settings file (TOML)."""
+    """Make a configuration from `options`.
+
+    Options that are None are read from `file`, a settings file (TOML), if it is given.
+    """
     settings: JsonObject = {}
     if file is not None:
         try:

@@ -29,17 +29,19 @@ _IMAGES = (".png", ".svg", ".pdf")
 
 
 def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> JsonObject:
-    """Score a saved model and the models it is compared with on a table; return the leaderboard, ready for JSON.
+    """Score a saved model, and the models it is compared with, on a table; return the leaderboard, ready for JSON.
 
     Parameters
     ----------
     folder : ModelFolder
         The model.
     table : Table or polars DataFrame
-        The table, with counts. Rows to which the model was fitted are left out. If the model was fitted to all rows of
-        this table, they are scored out of fold.
+        The table, which must have the target. Rows to which the model was fitted are left out. If the model was fitted
+        to all rows of the table, every row is scored out of fold: by the copies of the model's members that were fitted
+        without it.
     max_rows : int or None
-        The largest number of rows to score. Of more rows, a random sample is scored. None scores all rows.
+        The maximum number of rows to score. If there are more, a random sample of this size is scored. None scores all
+        rows.
     """
     rows, predictor, leaks = (
         choose_rows_to_score(folder, table, max_rows),
@@ -57,7 +59,11 @@ def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | N
 def collect_report_arguments(
     folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS
 ) -> JsonObject:
-    """Choose the rows of a report and predict them; return the keyword arguments of `write_report`."""
+    """Choose the rows that a report shows; return the keyword arguments of `write_report`.
+
+    If the model was fitted to these rows, they are also predicted out of fold. `max_rows` is the maximum number of
+    rows; None means all.
+    """
     rows, task = choose_rows_to_score(folder, table, max_rows), folder.task
     held_out = rows.predict_out_of_fold(folder)
     sample = rows.sample if held_out is None else held_out.held_out.rows
@@ -91,14 +97,16 @@ def explain_table(
     progress: Callable[[str], object] | None = None,
     max_rows: int | Literal["auto"] | None = "auto",
 ) -> tuple[Explanation, str]:
-    """Compute the importance and effects of columns on a table; also return a sentence about the rows that were used.
+    """Compute the importance and effects of the columns of a table.
 
-    Importance is measured only if the table has the target. It is then measured on rows to which the model was not
-    fitted. If it was fitted to the whole table, one fold of the table is used, with the copies of the members that were
-    fitted to the other folds.
+    Importance is measured only if the table has the target, and only on rows to which the model was not fitted. If the
+    model was fitted to the whole table, one fold of it is used. This fold is predicted by the copies of the model's
+    members that were fitted to the other folds.
 
-    `progress` is called with a line of text for each step. `max_rows` limits the number of rows that are predicted for
-    each column.
+    `progress` is called with a line of text for each step. `max_rows` is the maximum number of rows that are predicted
+    for each column: "auto" chooses it, and None means all rows.
+
+    Return the explanation, and a sentence about the rows that were used.
     """
     table, roles = Table.from_rows(table), folder.roles
     most = MAX_ROWS if max_rows == "auto" else max_rows
@@ -127,8 +135,8 @@ def explain_rows(
 ) -> Contributions:
     """Compute how much each column contributes to the predictions for some rows (Shapley values).
 
-    `rows` are row numbers from 1. `quantity` says what is explained: "mean", or "spread" (variance / mean). The
-    contributions are relative to the average prediction for rows of the whole table.
+    `rows` are the numbers of these rows, from 1. `quantity` says what is explained: "mean", or "spread" (variance /
+    mean). A contribution is measured relative to the average prediction for the rows of the whole table.
     """
     table, roles = Table.from_rows(table), folder.roles
     if bad := [row for row in rows if not 1 <= row <= table.rows]:
@@ -159,9 +167,9 @@ def parse_rows(text: str) -> list[int]:
 
 
 def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
-    """Raise an error if `write_explanation` cannot write to `path`; called before a long computation.
+    """Raise an error if `write_explanation` could not write to `path`. Call this before a long computation.
 
-    `source` is the path of the table, which must not be overwritten.
+    If `overwrite` is False, `path` must not exist. It must never be `source`, the path of the table.
     """
     if Path(path).suffix.lower() in _IMAGES:
         check_free(Path(path), overwrite, source)
@@ -172,7 +180,7 @@ def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
 def write_explanation(explanation: Explanation | Contributions, path: str, rows: list[int] | None = None) -> None:
     """Write an explanation to a file: as an image or as a table, depending on the file extension.
 
-    For contributions, `rows` are the numbers of the explained rows, which become the column "row".
+    For the contributions of columns to some rows, `rows` are the numbers of these rows, which become the column "row".
     """
     ending = Path(path).suffix.lower()
     if ending in _IMAGES:
@@ -189,7 +197,7 @@ def write_explanation(explanation: Explanation | Contributions, path: str, rows:
 def to_plain_values(explanation: Explanation | Contributions, rows: list[int] | None = None) -> JsonObject:
     """Convert an explanation to dicts, lists, numbers and strings for JSON.
 
-    For contributions, `rows` are the numbers of the explained rows.
+    For the contributions of columns to some rows, `rows` are the numbers of these rows.
     """
     if isinstance(explanation, Explanation):
         return explanation.to_dict()
@@ -224,10 +232,11 @@ def monitor(
     alpha, effect
         The significance level and the smallest effect that counts as drift, as in `ddpn.analysis.monitoring.compare`.
     ignore : sequence of str
-        Columns that are compared but never count as drift, such as dates. A string that is not the name of a column may
-        contain several names, separated by commas.
+        Columns that are compared but never count as drift, such as dates. A string that is not itself the name of a
+        column is split at commas.
     max_rows : int or None
-        The largest number of rows to compare. Of more rows, a random sample is compared. None compares all rows.
+        The maximum number of rows to compare. If the table has more, a random sample of this size is compared. None
+        compares all rows.
 
     Returns
     -------
@@ -255,9 +264,9 @@ def monitor(
 def _choose_rows_with_counts(
     folder: ModelFolder, table: Table, max_rows: int | None
 ) -> tuple[RowsToScore | None, list[str]]:
-    """Choose rows with known counts to which the model was not fitted, to check coverage and PIT.
+    """Choose rows that have a count and to which the model was not fitted; coverage and PIT are checked on these rows.
 
-    If there are too few, return None and the sentences that say why.
+    Return the rows and a list of notes for the user. If there are too few rows, return None and the reasons.
     """
     target = folder.roles.target
     if target is None or target not in table.schema:

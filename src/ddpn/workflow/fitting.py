@@ -1,10 +1,11 @@
 """Fit a model and the models it is compared with to a prepared table, calibrate, score, and save them in a folder.
 
-Fits come first in a time budget; calibration and scores then use as many rows as the time left allows. Ctrl-C ends the
-current step, and everything that was fitted before is kept.
+With a time budget, the models are fitted first. Calibration and scoring then use as many rows as the time left allows.
+Ctrl-C ends the current step, and everything that was fitted before is kept.
 
-The task of a fit is the information that is saved with the model: its plan (`FitConfig`), columns, split, warnings and
-scores. In a cross-fitted model, each member has several copies, each of which is fitted without one fold of the rows.
+The task of a fit is the information about it that is saved with the model: the options (`FitConfig`, here called the
+plan), columns, split, warnings and scores. A member is a model in the mixture. In a cross-fitted model, each member has
+several copies, and each copy is fitted without one fold of the rows.
 """
 
 import glob
@@ -58,10 +59,10 @@ _GROUP_ROWS = 50.0
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a fit.
+    """The result of a fit: the model in a `ModelFolder`.
 
-    `can_continue` is True if the fit was interrupted and its state was saved, so that calling the same fit again
-    continues it.
+    `can_continue` is True if the fit was interrupted and its state was saved. Calling the same fit again then continues
+    it.
     """
 
     folder: ModelFolder
@@ -92,15 +93,31 @@ def fit(
 ) -> Fitted:
     """Fit the model and the models it is compared with, calibrate them on held-out rows, and score them.
 
-    The scores are those of the test rows. Without test rows, every row is scored out of fold.
+    The test rows are scored. If there are none, every row is scored out of fold.
 
-    `about` is copied into the task, and `on_step` is called with a description of each step. The plan's time budget
-    begins at `started` (on the scale of `time.monotonic`). If `unfinished` is given, it is a saved model of an
-    interrupted fit; only its missing steps are done.
+    Ctrl-C during the training ends it; the members and networks that were fitted so far are calibrated and scored.
+    Ctrl-C during a later step skips all remaining steps. `Fitted.missing` lists the steps that were not completed.
 
-    Ctrl-C during the training ends it, and the members and networks that were fitted so far are calibrated and scored.
-    Ctrl-C during a later step, which `runner` runs, skips all remaining steps. `Fitted.missing` lists the steps that
-    were not completed.
+    Parameters
+    ----------
+    prepared : Prepared
+        The result of `prepare`.
+    about : mapping
+        Further information to save with the model. Its values must be valid in JSON.
+    checkpoint : Path, optional
+        The file in which the state of the training is saved, and from which an interrupted training continues.
+    verbose : bool
+        Whether to show progress.
+    on_step : callable
+        Called with a description of each step.
+    started : float, optional
+        The start of the time budget, on the scale of `time.monotonic`. Default: now.
+    n_jobs : int or RayCluster, optional
+        The number of processes, or the cluster, that fits members.
+    runner : StepRunner, optional
+        Runs the steps after the training.
+    unfinished : ModelFolder, optional
+        The saved model of an interrupted fit. If given, only its missing steps are done.
     """
     clock = make_budget_clock(prepared.plan.seconds, started)
     # Computed before the time left is divided, because it takes seconds for many rows.
@@ -119,7 +136,7 @@ def fit(
         else:
             step("Continuing with the fitted members")
             model = unfinished.model
-            fitted = _calibrate_unfinished(unfinished, prepared, schedule)
+            fitted = _restore_pipeline(unfinished, prepared, schedule)
         scores = _score(fitted, prepared, schedule)
         for note in fitted.notes:
             warnings.warn(note, UserWarning, stacklevel=2)
@@ -130,7 +147,7 @@ def fit(
         "plan": prepared.plan.as_dict(),
         **hashes,
         "roles": prepared.roles.as_dict(),
-        "split": {"how": prepared.split.how, "meaning": prepared.split.meaning, "rows": prepared.counts},
+        "split": {"how": prepared.split.description, "meaning": prepared.split.meaning, "rows": prepared.counts},
         "interrupted": bool(missing),
         "missing": missing,
         "leaks": list(prepared.leaks),
@@ -182,7 +199,7 @@ def fit_into(
     **options
         `verbose` (bool) shows progress. `on_step` is called with a description of each step. `started` is the start of
         the time budget, on the scale of `time.monotonic`. `n_jobs` is the number of processes, or the RayCluster, that
-        fits members. `runner` runs the steps after the training; a Ctrl-C ends the current step and skips later ones.
+        fits members. `runner` runs the steps after the training; Ctrl-C ends the current step and skips the later ones.
 
     Returns
     -------
@@ -212,15 +229,19 @@ def fit_into(
 
 
 def _can_finish(missing: Sequence[str], prepared: Prepared) -> bool:
-    """Return True if the missing steps can be done with the saved model, without fitting it again.
+    """Return True if the `missing` steps of a fit can be done with the saved model, without fitting it again.
 
-    Scores need only the model. Calibration of a cross-fitted model also needs the rows that each copy left out.
+    Scoring requires only the model. Calibrating a cross-fitted model also requires, for each copy of a member, the rows
+    to which the copy was not fitted.
     """
     return missing == ["scores"] or (missing == ["calibration", "scores"] and not prepared.is_cross_fitted)
 
 
 def _load_incomplete(path: Path, prepared: Prepared) -> ModelFolder | None:
-    """Load the model that an interruption of the same fit saved; return None if it must be fitted again."""
+    """Load the model that was saved when the same fit was interrupted.
+
+    Return None if there is no such model, or if its missing steps require fitting it again.
+    """
     try:
         task = read_task(path)
     except InputError:
@@ -235,7 +256,10 @@ def fit_prepared(
     options: PipelineOptions,
     schedule: Schedule,
 ) -> FittedPipeline:
-    """Fit an estimator to a prepared table. If Ctrl-C leaves nothing fitted, delete the checkpoint."""
+    """Fit an estimator to a prepared table.
+
+    If Ctrl-C ends the fit before anything is fitted, delete the checkpoint and raise the `KeyboardInterrupt`.
+    """
     train, validation = prepared.train, prepared.validation
     if prepared.is_cross_fitted:
         train, validation = prepared.train_and_validation, validation.rows(slice(0, 0))
@@ -254,8 +278,8 @@ def fit_prepared(
     return fitted
 
 
-def _calibrate_unfinished(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -> FittedPipeline:
-    """Prepare the saved model of an interrupted fit for scoring; if it is not calibrated, calibrate it."""
+def _restore_pipeline(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -> FittedPipeline:
+    """Restore the pipeline of an interrupted fit from its saved model, and calibrate it if it is not calibrated yet."""
     predictor = unfinished.model.predictor_
     folds = Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
     if unfinished.folds is not None:
@@ -270,8 +294,8 @@ def _calibrate_unfinished(unfinished: ModelFolder, prepared: Prepared, schedule:
 def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> JsonObject | None:
     """Score the test rows or, if there are none, every row out of fold; return the leaderboard.
 
-    If time is short, fewer rows are scored. If Ctrl-C interrupted this step or an earlier one, return None and add
-    "scores" to `fitted.missing`.
+    If time is short, fewer rows are scored. If Ctrl-C interrupts this step or an earlier one, the result is None, and
+    "scores" is added to `fitted.missing`.
     """
     predictor, seed, boards = fitted.predictor, prepared.plan.seed, list[Leaderboard]()
     about, is_out_of_fold = (prepared.leaks, prepared.split.meaning), prepared.is_scored_out_of_fold
@@ -306,29 +330,33 @@ def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> Js
 
 
 def make_pipeline_options(prepared: Prepared) -> PipelineOptions:
-    """Make the options of the steps of `ddpn fit`: comparisons, calibration and seed."""
+    """Make the `PipelineOptions` of `ddpn fit`: the models to compare with, how to calibrate, and the random seed."""
     plan = prepared.plan
     calibration = make_calibration_options(plan, prepared.time_columns)
     return PipelineOptions(plan.compare_with, calibration, plan.seed)
 
 
 def make_calibration_options(plan: FitConfig, time_columns: Sequence[str] = ()) -> CalibrationOptions:
-    """Make the calibration options of a plan.
+    """Make the calibration options for a configuration.
 
     `time_columns` are inputs that change with time, such as the year.
     """
     return CalibrationOptions(True, plan.interval_groups, _GROUP_ROWS, time_columns)
 
 
-def restore_folds(sample: CountRows, number: np.ndarray) -> Folds:
-    """Make the folds of a saved cross-fitted model from its training rows and the fold `number` of each row."""
-    return Folds(sample, None, number)
+def restore_folds(sample: CountRows, fold_numbers: np.ndarray) -> Folds:
+    """Make the folds of a saved cross-fitted model.
+
+    `sample` has the training rows of the model, and `fold_numbers` the fold of each row.
+    """
+    return Folds(sample, None, fold_numbers)
 
 
 def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None:
     """Save the model in `path`. If that fails, save it in the user's cache folder, or else in a temporary folder.
 
-    In both cases, an `InputError` says where the model is.
+    If the model is not in `path`, raise an `InputError` that says where it is. The state in `checkpoint` is saved with
+    the model if the fit was interrupted.
     """
     state = checkpoint if fitted.interrupted else None
     try:

@@ -30,8 +30,13 @@ _MAX_EXPANSION = 10
 class TrainingRows:
     """A stream of the training rows of a table larger than memory; implements `ddpn.networks.training.RowStream`.
 
-    `rows` is the approximate number of training rows. Rows are not training rows if their numbers are in `held_out`
-    (sorted), if their time is `before` or later, or if their group is in `held_out_groups`.
+    `rows` is the approximate number of training rows. Rows with a count and a positive weight are training rows,
+    except:
+
+    - rows whose positions in the table are in `held_out`, a sorted array
+    - rows whose time is `before` or later, if rows are split by time
+    - rows of the groups in `held_out_groups`, if given
+    - rows that the plan's `split_column` marks as validation or test rows
     """
 
     table: Table
@@ -47,7 +52,7 @@ class TrainingRows:
 
     @property
     def identity(self) -> str:
-        """A digest of the files, which changes when a file changes."""
+        """A digest of the files. It changes when a file changes."""
         return sha256(repr(self.table.identity()).encode())[:16]
 
     @property
@@ -66,18 +71,19 @@ class TrainingRows:
         return list(dict.fromkeys([*names, *groups]))
 
     def chunks(self, rows: int, seed: int) -> Iterator[pl.DataFrame]:
-        """Yield tables of `rows` training rows each, in random order. The iteration never ends; rows are repeated."""
-        return shuffle_chunks(self.table, self.columns, self._keep, rows, seed)
+        """Yield data frames of `rows` training rows each, in random order, without end: rows are repeated."""
+        return shuffle_chunks(self.table, self.columns, self._find_training_rows, rows, seed)
 
     def sample(self, chunk: pl.DataFrame) -> CountRows:
-        """Convert a table that `chunks` yields to features and counts."""
+        """Convert a data frame from `chunks` to features and counts."""
         roles = replace(self.roles, groups=None, group=())
         return roles.read_rows(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
 
-    def _keep(self, frame: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:
-        """Return a mask of the training rows of `frame`, whose row numbers in the whole table are `numbers`.
+    def _find_training_rows(self, frame: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:
+        """Return a mask of the training rows among the rows of `frame`.
 
-        A training row has a count and a positive weight, is not held out, and is not a validation or test row.
+        `numbers` are the positions of these rows in the table, from 0. A training row has a count and a positive
+        weight, and is neither a validation row nor a test row.
         """
         plan = self.plan
         kept = self.roles.find_rows_with_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
@@ -97,10 +103,13 @@ class TrainingRows:
 def open_table(
     sources: Sequence[str], plan: FitConfig, stream: bool | None = None, verbose: bool = False
 ) -> tuple[Table | pl.DataFrame, str]:
-    """Open files, folders or file patterns: read the rows into memory, or return a `Table` that is streamed.
+    """Open files, folders or file patterns, and decide whether the table is read into memory or streamed.
 
-    If `stream` is None, a table is streamed if its rows would take more than half of the free memory. The second result
-    is a sentence that says how the table is read, or "".
+    If `stream` is True, the table is streamed, unless it has few rows. If it is False, the table is read into memory.
+    If it is None, the table is streamed if its rows would take more than half of the free memory.
+
+    The first result is a data frame with all rows, or a `Table` to stream. The second result is a sentence that says
+    how the table is read, or "".
     """
     first, free = sources[0], measure_free_memory()
     is_alone = len(sources) == 1 and not os.path.isdir(first) and not is_pattern(first)
@@ -115,7 +124,7 @@ def open_table(
     is_small = table.rows * sum(plan.split_shares[:2]) <= SMALL_TABLE_ROWS
     if is_small or not (stream or (stream is None and not fits_in_memory(table))):
         note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
-        return check_and_draw_rows(table, plan, np.arange(table.rows), verbose)[0], note
+        return check_and_read_rows(table, plan, np.arange(table.rows), verbose)[0], note
     why = "as requested" if stream else "because they would take more than half of the free memory"
     size = f"{table.rows:,} rows in {len(table.sources):,} files"
     size += f", about {table.rows * table.estimate_row_bytes() / 2**30:.2g} GiB"
@@ -123,7 +132,7 @@ def open_table(
 
 
 def _check_sheet(frame: pl.DataFrame, path: str, plan: FitConfig) -> None:
-    """Raise an `InputError` if the first sheet of a workbook lacks a column of the plan; name the other sheets."""
+    """Raise an `InputError` if the first sheet of a workbook lacks a column of the plan; list the other sheets."""
     try:
         plan.resolve_columns(frame.columns)
     except InputError as error:
@@ -133,12 +142,13 @@ def _check_sheet(frame: pl.DataFrame, path: str, plan: FitConfig) -> None:
         raise InputError(f"{error.message} {sheets}") from None
 
 
-def check_and_draw_rows(
+def check_and_read_rows(
     table: Table, plan: FitConfig, numbers: np.ndarray, verbose: bool = False
 ) -> tuple[pl.DataFrame, int]:
-    """Check all rows of a table block by block; return the rows with the given (sorted) numbers as a data frame.
+    """Check all rows of a table block by block, and read some of them. Errors name the file and the row.
 
-    The second result is the number of all rows with a count and a positive weight. Errors name the file and the row.
+    `numbers` are the positions of the rows to read, from 0 and in ascending order. The first result is a data frame
+    with these rows. The second result is the number of rows in the whole table that have a count and a positive weight.
     """
     plan = plan.resolve_columns(list(table.schema))
     roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
@@ -166,7 +176,10 @@ def check_and_draw_rows(
     return pl.concat(frames, rechunk=True), used
 
 
-def count_streamed_rows(stream: TrainingRows, sampled: int) -> dict[str, int]:
-    """Return the numbers of files, rows, training rows and sampled rows of a streamed fit, to save with the model."""
+def count_streamed_rows(stream: TrainingRows, n_sampled: int) -> dict[str, int]:
+    """Return the numbers of files, rows, training rows and sampled rows of a streamed fit, to save with the model.
+
+    `n_sampled` is the number of rows that were read into memory.
+    """
     files, rows = len(stream.table.sources), stream.table.rows
-    return {"files": files, "rows": rows, "streamed": len(stream), "sampled": sampled}
+    return {"files": files, "rows": rows, "streamed": len(stream), "sampled": n_sampled}

@@ -43,9 +43,11 @@ SEEN_ROWS, FOLDS = "fit/rows.safetensors", "fit/folds.safetensors"
 class ModelFolder:
     """A fitted model, with information about its fit and its training rows.
 
-    `task` is the content of task.json. `seen` has hashes of the training rows, by which they are recognised in another
-    table; it is None if the model was loaded for predictions only. `folds` has the fold number of each training row if
-    the model is cross-fitted and has no test rows; otherwise it is None.
+    - `task` is the content of task.json.
+    - `seen` has hashes of the training rows, by which another table's rows are recognised as training rows. It is None
+      if the model was loaded for predictions only.
+    - `folds` has the fold number of each training row if the model is cross-fitted and has no test rows; otherwise it
+      is None.
     """
 
     model: "CountRegressor | CountGLM"
@@ -55,11 +57,15 @@ class ModelFolder:
 
     @cached_property
     def roles(self) -> Roles:
-        """The roles of the columns of the table."""
+        """The role of each column of the table in the fit, such as target, exposure or feature."""
         return Roles.from_dict(self.task["roles"])
 
     def save(self, path: Path, overwrite: bool = False, checkpoint: Path | None = None) -> None:
-        """Save the model completely or not at all, with a `checkpoint` from which an interrupted fit can continue."""
+        """Save the model in the folder `path`, either completely or not at all.
+
+        If `overwrite` is True, an existing model is replaced. If the file `checkpoint` exists, it is saved with the
+        model, so that an interrupted fit can continue from it.
+        """
         files, manifest = self.model.collect_state()
         files[TASK] = json.dumps(self.task, indent=1).encode()
         if self.seen is not None:
@@ -72,7 +78,10 @@ class ModelFolder:
 
 
 def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
-    """Read task.json of a model folder; for a model that was saved in Python, make the task from its manifest."""
+    """Read task.json of a model folder.
+
+    A model that was saved in Python has no such file. Its task is made from the manifest.
+    """
     digest = manifest["files"].get(TASK)
     if digest is None:
         return _make_task(path, manifest.get("estimator"))
@@ -91,8 +100,9 @@ def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
 def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
     """Make the task of a model that was saved in Python, whose folder has no task.json.
 
-    `estimator` is the description of the estimator in the manifest, or None if a `Predictor` was saved, which is an
-    error. The columns are those of the estimator's schema. The target, the split and the scores are unknown.
+    `estimator` is the entry of the manifest that describes the estimator. The columns are those of the estimator's
+    schema. The target, the split and the scores are unknown. Raise an `InputError` if there are no column names:
+    `estimator` is None because a `Predictor` was saved, or the estimator was fitted to an array.
     """
     if estimator is None or not estimator["schema"]["is_named"]:
         what = "a Predictor" if estimator is None else "a model that was fitted to an array"
@@ -116,8 +126,8 @@ class SavedModel:
     path : Path
         The folder.
     **columns
-        Column names by role (target, exposure, weight, upper). They are needed if they differ from those of the fit, or
-        if the model was saved in Python, because it does not store them.
+        Column names by role (target, exposure, weight, upper). They replace the names of the fit. They must be given if
+        the model was saved in Python, because such a model does not store them.
     """
 
     def __init__(self, path: Path, **columns: str | None) -> None:
@@ -133,7 +143,7 @@ class SavedModel:
     @cached_property
     @wrap_load_errors
     def roles(self) -> Roles:
-        """The roles of columns: those of the fit, with the changes in the constructor's `columns`."""
+        """The role of each column, as in the fit, except for columns that were named in the constructor."""
         path = self.path
         columns: JsonObject = self._columns
         roles = replace(Roles.from_dict(self.task["roles"]), **columns)
@@ -147,9 +157,12 @@ class SavedModel:
     def describe(self) -> JsonObject:
         """Return information about the model and its fit, ready for JSON.
 
-        Among the keys are `ood` (True if the model can flag out-of-distribution rows), `counts` (the range of possible
-        counts), `recalibration` (how distributions were recalibrated) and `groups` (the groups within which intervals
-        were calibrated). The last two are None if this was not done.
+        The keys include:
+
+        - `ood`: True if the model can flag out-of-distribution rows
+        - `counts`: the range of possible counts
+        - `recalibration`: how the predicted distributions were recalibrated, or None
+        - `groups`: the groups within which intervals were calibrated, or None
         """
         about = {name: self.manifest[name] for name in ("ddpn", "members")}
         calibration = {name: self.manifest.get(name) for name in ("groups", "counts")}
@@ -163,7 +176,8 @@ class SavedModel:
         Parameters
         ----------
         mixed_only : bool
-            Leave out the models with which the model was compared; predictions do not need them.
+            Whether to load only what predictions need. The models that were fitted for comparison are then left out,
+            and so is the information about training rows.
         """
 
         def read() -> ModelFolder:

@@ -1,6 +1,6 @@
 """Predict the rows of a table with a saved model, and collect what is unusual about them.
 
-A `PredictionSpec` lists the columns of the result. Long tables are predicted in blocks of successive rows. A row is
+A `PredictionSpec` says which columns the result has. Long tables are predicted in blocks of successive rows. A row is
 flagged if it is unlike the training rows (out-of-distribution, OOD).
 """
 
@@ -34,11 +34,11 @@ def predict_rows(
     summary: TableSummary | None = None,
     days: frozenset[str] = frozenset(),
 ) -> Prediction:
-    """Predict rows like `Predictor.predict`; if a `summary` is given, also count unusual cells in it.
+    """Predict rows like `Predictor.predict`. If `summary` is given, add the numbers of unusual cells to it.
 
-    Unusual cells are, for example, missing values and unknown levels of categories. `member` is the name of the member
-    that predicts, by default the mixture. `days` are the names of columns that hold days since 1970; the reasons why a
-    row is flagged show them as dates.
+    Unusual cells are, for example, missing values and unknown levels of categories. `member` is the model that
+    predicts, by default the mixture. `days` are the names of columns that hold days since 1970: they are shown as dates
+    in the reasons why a row is flagged.
     """
     X = predictor.parse(X)
     prediction = replace(predictor.predict(X, exposure, upper, groups, member), days=days)
@@ -56,7 +56,8 @@ _MIN_PERCENT_ROWS = 100
 class Findings:
     """Counters of unusual cells, flagged rows and unknown interval groups in a table.
 
-    After each block of rows is predicted, it is added. Counts from other processes can be merged.
+    A table is predicted in blocks of rows: `add` counts the rows of one block. `merge` adds the counts of another
+    process.
     """
 
     def __init__(self, predictor: Predictor, spec: PredictionSpec) -> None:
@@ -69,14 +70,14 @@ class Findings:
         self._notes: dict[str, str] = {}
 
     def add(self, prediction: Prediction) -> None:
-        """Count the rows of a predicted block: all, those that are flagged, and those of each interval group."""
+        """Count the rows of a predicted block: all rows, flagged rows, and the rows of each interval group."""
         self._rows += len(prediction)
         if self._alpha is not None and self._calibration.ood is not None:
             self._flagged += int(self._calibration.ood.is_ood(prediction.ood_pvalue, self._alpha).sum())
         self._groups.update([] if prediction.groups is None else prediction.groups.tolist())
 
-    def note(self, sentence: str) -> None:
-        """Store a sentence about cells of a column that could not be read. Only the first one per column is kept."""
+    def add_note(self, sentence: str) -> None:
+        """Store a sentence about cells that could not be read. Only the first sentence about each column is kept."""
         self._notes.setdefault(sentence.partition(":")[0], sentence)
 
     def as_dict(self) -> JsonObject:
@@ -90,16 +91,16 @@ class Findings:
             "states": states,
         }
 
-    def merge(self, facts: JsonObject) -> None:
-        """Add counts that `as_dict` returned in another process."""
-        self._rows, self._flagged = self._rows + facts["rows"], self._flagged + facts["flagged"]
-        self._groups.update(facts["groups"])
-        self._notes = facts["notes"] | self._notes
+    def merge(self, counts: JsonObject) -> None:
+        """Add the counts of another process, as returned by `as_dict` there."""
+        self._rows, self._flagged = self._rows + counts["rows"], self._flagged + counts["flagged"]
+        self._groups.update(counts["groups"])
+        self._notes = counts["notes"] | self._notes
         if self.summary is not None:
-            self.summary.add(np.asarray(facts["states"], dtype=np.int64))
+            self.summary.add(np.asarray(counts["states"], dtype=np.int64))
 
-    def write_sentences(self) -> list[str]:
-        """Return the sentences for users: about unusual cells and groups, and about the share of flagged rows."""
+    def to_sentences(self) -> list[str]:
+        """Return sentences for the user about unusual cells, unknown interval groups and the share of flagged rows."""
         sentences = list(self._notes.values())
         if self._uncalibrated is not None:
             sentences.append(f"The intervals of member {self._uncalibrated!r} are not calibrated.")
@@ -145,15 +146,15 @@ def predict(
     spec = check_spec(folder.model.predictor_, spec)
     findings = Findings(folder.model.predictor_, spec)
     predictions = predict_block(folder, frame, spec, findings)
-    for sentence in findings.write_sentences():
+    for sentence in findings.to_sentences():
         on_finding(sentence)
     return predictions
 
 
 def check_spec(predictor: Predictor, spec: PredictionSpec) -> PredictionSpec:
-    """Raise an error if the model cannot predict what a spec asks for; return the spec without outputs that it lacks.
+    """Raise an error if the model cannot predict what `spec` asks for; return the spec with its member's full name.
 
-    Only optional outputs, which are predicted if the model has them, are left out.
+    For example, the model may lack the member, or have too few calibration rows to flag out-of-distribution rows.
     """
     spec = spec.for_model(predictor.members, predictor.calibration.ood is not None)
     if spec.ood is not None:
@@ -169,10 +170,10 @@ def predict_block(
     start: int = 0,
     on_note: Callable[[str], None] | None = None,
 ) -> pl.DataFrame:
-    """Predict a block of rows of a table, and add unusual cells and flagged rows to `findings`.
+    """Predict a block of rows of a table, and count its unusual cells and flagged rows in `findings`.
 
-    `start` is the number of rows of the table before this block. `on_note` is called with sentences about cells that
-    cannot be read; by default they are shown as warnings.
+    `start` is the number of rows before this block, so that error messages can number rows. `on_note` is called with
+    sentences about cells that cannot be read; by default, they are shown as warnings.
     """
     roles, predictor = folder.roles, folder.model.predictor_
     with label_row_errors(np.arange(start, start + frame.height) + 1):
@@ -198,7 +199,7 @@ def predict_block(
 
 
 def _append_predictions(frame: pl.DataFrame, predictions: pl.DataFrame) -> pl.DataFrame:
-    """Append the columns of predictions to a table; a column whose name exists gets the prefix "predicted_"."""
+    """Append the columns of `predictions` to `frame`. Columns whose names exist get the prefix "predicted_"."""
     names: dict[str, str] = {}
     for name in predictions.columns:
         new = name

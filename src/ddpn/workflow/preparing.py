@@ -17,7 +17,7 @@ import polars as pl
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
-from ddpn.runtime.display import describe_parts, plural
+from ddpn.runtime.display import describe_row_counts, plural
 from ddpn.runtime.errors import Argument, InputError, format_argument
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import join_words
@@ -35,7 +35,7 @@ from ddpn.tables.shuffling import draw_row_numbers
 from ddpn.tables.table import Table
 from ddpn.workflow.column_roles import find_roles
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.large_tables import TrainingRows, check_and_draw_rows
+from ddpn.workflow.large_tables import TrainingRows, check_and_read_rows
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.splitting import RowSplit, split_rows
 from ddpn.workflow.table_warnings import describe_finding, describe_trend
@@ -48,10 +48,12 @@ if TYPE_CHECKING:
 class Prepared:
     """A table that is ready for a fit: its checked rows, the roles of its columns, and the split.
 
-    - `sample` has the rows with a known count. If the table is larger than memory, it has only some of them, and
-      `stream` reads the training rows; otherwise `stream` is None.
-    - `leaks` and `warnings` are sentences that are saved with the model.
-    - `time_columns` are inputs that change with time, such as the year, if the split is by time.
+    - `sample` has the rows with a known count and a positive weight. If the table is larger than memory, it has only a
+      random sample of them.
+    - `leaks` are warnings about columns that may leak the target, and `warnings` are all other warnings. Both are saved
+      with the model.
+    - `time_columns` are inputs that change with time, such as the year. They are listed only if the split is by time.
+    - `stream` reads the training rows of a table that is larger than memory; otherwise it is None.
     """
 
     plan: FitConfig
@@ -82,17 +84,17 @@ class Prepared:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers of training, validation and test rows, by part."""
+        """The number of rows of each part of the split: "train", "validation" and "test"."""
         return {name: len(rows) for name, rows in self.split.rows._asdict().items()}
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the rows, by which a later fit or evaluation recognises the same table."""
+        """A digest of the rows. A later fit or evaluation recognises the same table by it."""
         return compute_fingerprint(self.sample)
 
     @property
     def is_cross_fitted(self) -> bool:
-        """True if members are cross-fitted, so that validation rows are used for training as well."""
+        """True if the models of the mixture are cross-fitted, so that validation rows are used for training as well."""
         at_random = self.plan.split_column is None and self.plan.time is None
         counts = self.counts
         is_small = at_random and counts["train"] + counts["validation"] <= SMALL_TABLE_ROWS
@@ -100,13 +102,13 @@ class Prepared:
 
     @property
     def is_scored_out_of_fold(self) -> bool:
-        """True if there are no test rows, so that each row is scored by members that were fitted without it."""
+        """True if there are no test rows. Each row is then scored by models that were fitted without it."""
         return not self.counts["test"]
 
     @property
     def row_counts_text(self) -> str:
-        """A phrase with the numbers of training, validation and test rows."""
-        return describe_parts(self.counts, FOLDS if self.is_cross_fitted else 0)
+        """A phrase with the numbers of rows, such as "755 rows, 5-fold cross-fitted; 189 test rows"."""
+        return describe_row_counts(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
 def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False, clock: Clock = NO_LIMIT) -> Prepared:
@@ -115,14 +117,14 @@ def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False,
     Parameters
     ----------
     table : polars DataFrame or Table
-        Rows in memory, or files that are larger than memory. All rows of the files are checked, a sample of them is
-        prepared, and the fit streams the training rows.
+        Rows in memory, or files that are larger than memory. All rows of the files are checked, but only a random
+        sample is prepared. The training rows are later streamed by the fit.
     plan : FitConfig
         The options of the fit.
     verbose : bool
         Show the progress of checks.
     clock : Clock
-        The clock of the fit's time limit. Checks for leaks and groups use a small part of the time left.
+        The time limit of the fit. Checks for leaks and groups use a small part of the time left.
 
     Returns
     -------
@@ -134,10 +136,10 @@ def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False,
             return _prepare_frame(table, plan.resolve_columns(table.columns), clock)
     plan = plan.with_test_rows().resolve_columns(list(table.schema))
     numbers = draw_row_numbers(table, plan.seed)
-    frame, used = check_and_draw_rows(table, plan, numbers, verbose)
+    frame, n_usable = check_and_read_rows(table, plan, numbers, verbose)
     with progress_bar("Checking the sampled rows", None, verbose):
         prepared = _prepare_frame(frame, plan, clock)
-    stream = _make_training_rows(table, frame, prepared, numbers, used)
+    stream = _make_training_rows(table, frame, prepared, numbers, n_usable)
     seen = (
         f"Networks were trained on about {len(stream):,} rows, but evaluate recognises only "
         f"{prepared.counts['train']:,} sampled ones as training rows. Score new rows, not these files."
@@ -165,7 +167,7 @@ def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepar
         argument = Argument("target", plan.target)
         raise InputError(argument=argument, must="be above 0 in some training row", got="zeros only")
     checked, train = sample.replace(X=sample.X.to_polars()), split.rows.train
-    leaks, questions = _describe_columns(checked, roles, plan, clock)
+    leaks, questions = _check_columns(checked, roles, plan, clock)
     following = () if plan.time is None else find_time_columns(checked.X[train], timed[plan.time][train])
     warnings += _describe_split_risks(checked, split, roles, plan, timed, clock)
     sentences = tuple(dict.fromkeys([*questions, *warnings]))
@@ -173,7 +175,10 @@ def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepar
 
 
 def _read_roles_and_rows(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[str]]:
-    """Find the roles of columns, and read the rows with a known count; also return sentences about problems."""
+    """Find the role of each column, and read the rows with a known count.
+
+    Return the roles, the rows, and sentences about cells that could not be read or have an ambiguous meaning.
+    """
     roles = find_roles(frame, plan)
     # `report` does nothing, because the notes of the columns already say how cells were read.
     sample = roles.read_rows(frame, plan.fractional, report=lambda sentence: None, counts=plan.count_range)
@@ -185,7 +190,7 @@ def _read_roles_and_rows(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, C
 
 
 def _describe_roles(frame: pl.DataFrame, roles: Roles, plan: FitConfig) -> list[str]:
-    """Return sentences that say how text in the target and in other columns with a role was read as numbers."""
+    """Return sentences about how text was read as numbers, in the target and in other columns with a role."""
     sentences = [note for name, written in roles.formats.items() for note in describe_number_format(name, written)]
     if plan.target not in roles.formats:
         return sentences
@@ -202,15 +207,16 @@ def _describe_roles(frame: pl.DataFrame, roles: Roles, plan: FitConfig) -> list[
     return [*sentences, f"{start}, but they stand for {meaning}. Use {limit}."]
 
 
-def _describe_columns(
+def _check_columns(
     sample: CountRows,
     roles: Roles,
     plan: FitConfig,
     clock: Clock = NO_LIMIT,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Check the columns; return sentences about those that may leak the target, and about other problems.
+    """Check the columns, except those in `plan.use`, for target leaks and other problems.
 
-    Columns in `plan.use` are not reported.
+    The first result has sentences about columns that may leak the target. The second has sentences about other
+    problems.
     """
     check = partial(find_column_problems, sample, roles.dates.inputs, plan.use)
     findings, skipped = run_checks([check], clock)
@@ -228,17 +234,18 @@ def diagnose_table(
 ) -> "Diagnosis":
     """Diagnose the counts of a table, for example their dispersion.
 
-    `mean_model` is the model that predicts the means, an argument of `ddpn.analysis.diagnosis.diagnose_sample`. At most
-    `max_rows` rows are diagnosed; None means all. All rows are checked, but of a table with more than 300,000 rows only
-    a sample of that size is used further, unless `max_rows` is None. `progress` is called with a line of text for each
-    step. Warnings about the table, target leaks first, are notes of the result.
+    `mean_model` is the model that predicts the means, as in `ddpn.analysis.diagnosis.diagnose_sample`. `max_rows` is
+    the maximum number of rows to diagnose; None means all. `progress` is called with a line of text for each step.
+
+    All rows are checked. Then a random sample of at most 300,000 rows is read, unless `max_rows` is None. Warnings
+    about the table become notes of the result, beginning with those about target leaks.
     """
     table = Table.from_rows(table)
     plan = plan.resolve_columns(list(table.schema))
     numbers = np.arange(table.rows) if max_rows is None else draw_row_numbers(table, SEED)
-    frame, total = (table.read(), None) if len(numbers) == table.rows else check_and_draw_rows(table, plan, numbers)
+    frame, total = (table.read(), None) if len(numbers) == table.rows else check_and_read_rows(table, plan, numbers)
     roles, sample, notes = _read_roles_and_rows(frame, plan)
-    leaks, questions = _describe_columns(sample.replace(X=sample.X.to_polars()), roles, plan)
+    leaks, questions = _check_columns(sample.replace(X=sample.X.to_polars()), roles, plan)
     columns = {"upper_column": plan.upper_column, "censored": plan.censored}
     options = {name: column for name, column in columns.items() if column is not None}
     notes += describe_missing_groups(frame, plan.group, roles.missing)
@@ -252,9 +259,9 @@ def diagnose_table(
 def _describe_split_risks(
     sample: CountRows, split: RowSplit, roles: Roles, plan: FitConfig, timed: pl.DataFrame, clock: Clock
 ) -> list[str]:
-    """Return warnings that scores may be better than for new rows, because rows form groups or counts change with time.
+    """Return warnings that test scores may be too good, because rows form groups or because counts change with time.
 
-    `timed` is the table of the same rows, from which the column of times is read.
+    `timed` is the table with the same rows, from which the column of times is read.
     """
     if plan.time is not None:
         earlier = np.concatenate([split.rows.train, split.rows.validation])
@@ -285,9 +292,9 @@ def compute_identity(prepared: Prepared) -> str:
 
 
 def restore_checkpoint(path: Path, prepared: Prepared) -> Path:
-    """Return the path of the checkpoint that a fit uses while it runs.
+    """Return the path of the file in which a running fit keeps its checkpoint.
 
-    If the model folder `path` has the checkpoint of the same fit, which was interrupted, copy it there.
+    If the same fit was interrupted and saved a checkpoint in the model folder `path`, copy that checkpoint to the file.
     """
     fit_identity = compute_identity(prepared)
     checkpoint = path.parent / f".{path.name}.{fit_identity}.checkpoint"
@@ -297,12 +304,12 @@ def restore_checkpoint(path: Path, prepared: Prepared) -> Path:
 
 
 def _make_training_rows(
-    table: Table, frame: pl.DataFrame, prepared: Prepared, numbers: np.ndarray, used: int
+    table: Table, frame: pl.DataFrame, prepared: Prepared, numbers: np.ndarray, n_usable: int
 ) -> TrainingRows:
     """Make the stream of the training rows of a table that is larger than memory.
 
-    `frame` has the sampled rows, from which `prepared` was made, and `numbers` are their row numbers in the table.
-    `used` is the number of all rows with a count and a positive weight.
+    `frame` has the sampled rows, from which `prepared` was made, and `numbers` are their positions in the table.
+    `n_usable` is the number of rows in the whole table that have a count and a positive weight.
     """
     plan, rows, positions = prepared.plan, prepared.split.rows, prepared.sample.row_numbers - 1
     if not len(rows.validation):
@@ -315,7 +322,7 @@ def _make_training_rows(
         before = times.gather(rows.validation if is_later else rows.test).min()
     outside = np.concatenate([rows.validation, rows.test])
     at_random = plan.time is None and plan.split_column is None and not plan.group
-    training = used - len(outside) if at_random else round(len(rows.train) / len(positions) * used)
+    training = n_usable - len(outside) if at_random else round(len(rows.train) / len(positions) * n_usable)
     groups = None
     if prepared.sample.group is not None:
         # Within a block of the table, only rows with equal inputs can be recognised, not nearly equal ones.

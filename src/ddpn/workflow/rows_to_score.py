@@ -1,9 +1,11 @@
 """Choose the rows of a table on which a saved model is scored: rows to which it was not fitted.
 
 The table is read block by block, so that memory is limited. The first pass reads the counts, weights and hashes of all
-rows; the hashes show which rows the model was fitted to. Of the others, some are drawn (`ddpn.tables.row_draw`) and
-read in a second pass. Only the training table itself is read completely; its test rows are scored or, if it has none,
-all rows out of fold.
+rows. The hashes show which rows the model was fitted to. The second pass reads a random sample of the other rows
+(`ddpn.tables.row_draw`).
+
+The training table itself is read completely. Its test rows are scored; if it has none, all its rows are scored out of
+fold.
 """
 
 from dataclasses import dataclass, replace
@@ -30,11 +32,11 @@ from ddpn.workflow.splitting import split_rows
 
 @dataclass(frozen=True)
 class RowsToScore:
-    """The rows on which a model is scored, as a `CountRows` and as a data frame.
+    """The rows on which a model is scored: `sample` for the model, and `frame` with all columns of the table.
 
-    - `total` is the number of rows from which they were drawn.
-    - `note` is a sentence about how they were chosen, or "" if all rows are scored.
-    - `meaning` is a sentence about the kind of new rows for which the scores hold, such as new groups, or "".
+    - `total` is the number of rows from which these were drawn.
+    - `note` is a sentence about how the rows were chosen, or "" if all rows are scored.
+    - `meaning` is a sentence about the new rows for which the scores hold, such as rows of new groups, or "".
     - `folds` is None if the rows are new to the model. Otherwise the model was fitted to them, and they are scored out
       of fold.
     """
@@ -47,9 +49,9 @@ class RowsToScore:
     folds: Folds | None = None
 
     def predict_out_of_fold(self, folder: ModelFolder) -> CalibratedRows | None:
-        """Predict each row by copies of the members that were fitted without it.
+        """Predict each row by the copies of the model's members that were fitted without it.
 
-        Return None if no row was used in the fit, so that the model itself can predict them.
+        Return None if the model was not fitted to these rows. The model itself can then predict them.
         """
         if self.folds is None:
             return None
@@ -57,39 +59,42 @@ class RowsToScore:
         return predict_out_of_fold(folder.model.predictor_, self.folds, make_calibration_options(plan), plan.seed)
 
 
-class KnownRows(NamedTuple):
-    """The counts, weights and hashes of the rows of a table that have a count and a positive weight.
+class ScannedRows(NamedTuple):
+    """The counts, weights and hashes of all rows of a table that have a count and a positive weight.
 
-    `number` is the position of each row in the table, from 0. `hashes` are compared with those of the training rows.
-    `without_target` is the number of rows without a count.
+    `positions` are the positions of these rows in the table, from 0. A row is a training row if its hash is one of
+    those saved with the model. `n_without_target` is the number of rows of the table that have no count.
     """
 
-    number: np.ndarray
+    positions: np.ndarray
     y: np.ndarray
     weight: np.ndarray | None
     hashes: np.ndarray
-    without_target: int
+    n_without_target: int
 
     def draw(self, mask: np.ndarray, max_rows: int | None) -> RowDraw:
-        """Draw at most `max_rows` of the rows where `mask` is True; the result has their positions in the table."""
+        """Draw at most `max_rows` of the rows where `mask` is True.
+
+        The `positions` of the result are positions in the table.
+        """
         rows = np.flatnonzero(mask)
         weight = None if self.weight is None else self.weight[rows]
         draw = draw_rows(len(rows), max_rows, y=self.y[rows], weight=weight)
-        return replace(draw, positions=self.number[rows[draw.positions]])
+        return replace(draw, positions=self.positions[rows[draw.positions]])
 
 
 def count_targets(folder: ModelFolder, table: Table) -> int:
-    """Return the number of rows of a table that have a count."""
+    """Return the number of rows of a table that have a value of the model's target."""
     blocks = ((block, table.read_block(block)) for block in table.list_blocks())
     return sum(
         int(folder.roles.find_rows_with_target(frame, block.rows_before_in_file).sum()) for block, frame in blocks
     )
 
 
-def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
+def scan_rows(folder: ModelFolder, table: Table) -> ScannedRows:
     """Check all rows of a table block by block, and collect their counts, weights and hashes.
 
-    A warning reports columns with cells that cannot be read; it describes the first block with such cells.
+    If a column has cells that cannot be read, a warning describes those in the first block that has such cells.
     """
     roles, model = replace(folder.roles, groups=None, group=()), folder.model
     parts: list[tuple[np.ndarray, ...]] = []
@@ -110,34 +115,35 @@ def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
         sample = sample.rows(sample.has_weight)
         if not len(sample):
             continue
-        number = block.rows_before - block.rows_before_in_file + sample.row_numbers - 1
-        parts.append((number, sample.y, sample.weight_or_ones, hash_sample_rows(sample)))
+        positions = block.rows_before - block.rows_before_in_file + sample.row_numbers - 1
+        parts.append((positions, sample.y, sample.weight_or_ones, hash_sample_rows(sample)))
     if not n_known:
         target = Argument("target", str(roles.target))
         raise InputError(argument=target, must="have values", got="missing values only")
     if not parts:
         weights = Argument("weight", str(roles.weight))
         raise InputError(argument=weights, must="be positive in some row", got="zero weights only")
-    number, y, weight, hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
+    positions, y, weight, hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
     report_all(list(sentences.values()), None)
     is_weighted = roles.weight in table.schema
-    return KnownRows(number, y, weight if is_weighted else None, hashes, table.rows - n_known)
+    return ScannedRows(positions, y, weight if is_weighted else None, hashes, table.rows - n_known)
 
 
 def choose_rows_to_score(
     folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS
 ) -> RowsToScore:
-    """Choose the rows of a table with counts on which a model is scored: those to which it was not fitted.
+    """Choose the rows on which a model is scored: rows of a table that have a count and to which it was not fitted.
 
-    If the table is the model's training table, these are its test rows. If it has no test rows, these are all its rows,
-    which are then scored out of fold. Of more than `max_rows` rows, that number is drawn.
+    If the table is the model's training table, these are its test rows. If it has no test rows, all its rows are
+    chosen, and are then scored out of fold. If there are more than `max_rows` new rows or test rows, a random sample of
+    this size is chosen.
     """
     table = Table.from_rows(table)
     scanned = scan_rows(folder, table)
-    missing = " ".join(folder.roles.describe_rows_without_target(scanned.without_target))
+    missing_note = " ".join(folder.roles.describe_rows_without_target(scanned.n_without_target))
     is_fitted_table = folder.seen is None or sum_hashes(scanned.hashes) == folder.seen.hash_sum
     if "fingerprint" in folder.task and is_fitted_table:
-        rows = _choose_rows_of_training_table(folder, table, missing, max_rows)
+        rows = _choose_rows_of_training_table(folder, table, missing_note, max_rows)
         if rows is not None:
             return rows
     mask, note = np.ones(len(scanned.y), dtype=bool), ""
@@ -147,7 +153,7 @@ def choose_rows_to_score(
     frame = table.take_rows(draw.positions)
     sample = _read_sample(folder, frame)
     sample = sample.replace(labels=draw.positions + 1, weight=draw.weight)
-    return RowsToScore(sample, frame, draw.total, f"{missing} {note}".strip())
+    return RowsToScore(sample, frame, draw.total, f"{missing_note} {note}".strip())
 
 
 def _read_sample(folder: ModelFolder, frame: pl.DataFrame) -> CountRows:
@@ -157,11 +163,11 @@ def _read_sample(folder: ModelFolder, frame: pl.DataFrame) -> CountRows:
 
 
 def _choose_rows_of_training_table(
-    folder: ModelFolder, table: Table, missing: str, max_rows: int | None
+    folder: ModelFolder, table: Table, missing_note: str, max_rows: int | None
 ) -> RowsToScore | None:
     """Choose the rows to score if `table` is the model's training table; return None if it is another table.
 
-    `missing` is a sentence about rows without a count, which becomes part of the note.
+    `missing_note` is a sentence about rows without a count. The note of the result begins with it.
     """
     frame = table.read()
     sample = _read_sample(folder, frame)
@@ -178,11 +184,11 @@ def _choose_rows_of_training_table(
     split = split_rows(folder.roles.parse_times(frame, plan.time), plan, sample.labels, sample.group)
     if folder.folds is not None:
         reason = f"The model was fitted to all {len(sample):,} rows of this table"
-        note = f"{missing} {reason}, so they are scored out of fold."
+        note = f"{missing_note} {reason}, so they are scored out of fold."
         folds = restore_folds(sample, folder.folds)
         return RowsToScore(sample, frame, len(sample), note.strip(), split.meaning, folds)
     test = split.rows.test
-    note = f"{missing} The model was fitted to this table, so only its {len(test):,} test rows are scored.".strip()
+    note = f"{missing_note} The model was fitted to this table, so only its {len(test):,} test rows are scored.".strip()
     draw = draw_sample(sample.rows(test), max_rows)
     chosen = test[draw.positions]
     return RowsToScore(sample.rows(chosen).replace(weight=draw.weight), frame[chosen], draw.total, note, split.meaning)

@@ -1,8 +1,8 @@
 """The search of `ddpn tune`: Optuna suggests settings, and prunes trials that are worse than the best one.
 
 Optuna's ask-and-tell interface is used instead of `Study.optimize`, so that a search depends only on its seed and on
-the scores of folds. These are stored in a folder. A search that was killed continues with the same trials on any
-machine, even if it ran several trials at once, and no fold is scored twice.
+the scores of folds. The scores are stored in a folder. So a search that was killed continues with the same trials on
+any machine, even if it ran several trials at once, and no fold is scored twice.
 """
 
 import math
@@ -18,7 +18,7 @@ from ddpn.rows.groups import encode_groups
 from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
 from ddpn.runtime.display import plural
 from ddpn.runtime.extras import import_extra
-from ddpn.runtime.jobs import Job, Result, Where, run, slots
+from ddpn.runtime.jobs import Job, Result, Where, count_slots, run
 from ddpn.storage.contents import arrays_from_bytes
 from ddpn.storage.results import ResultStore
 from ddpn.workflow.preparing import Prepared
@@ -40,7 +40,7 @@ _REFIT_FOLDS, _REFIT_SECONDS, _MAX_RESERVED_SHARE = 2.0, 5.0, 0.6
 class ScoredRows:
     """The weights and groups of the rows on which every trial is scored, ordered by fold.
 
-    The rows are divided into blocks, whose mean scores the test that prunes trials compares.
+    The rows are divided into blocks. A test on the mean scores of the blocks decides whether a trial is pruned.
     """
 
     def __init__(self, folds: Sequence[Prepared]) -> None:
@@ -61,10 +61,10 @@ class ScoredRows:
     def __len__(self) -> int:
         return len(self.weight)
 
-    def mean_losses(self, losses: np.ndarray) -> dict[int, float]:
-        """Return the weighted mean loss of each block, by its number.
+    def compute_block_means(self, losses: np.ndarray) -> dict[int, float]:
+        """Return the weighted mean loss of each block, as a dict by block number.
 
-        `losses` has one loss per row in the order of the folds; it may end early, after any fold.
+        `losses` has one loss per row, in the order of the folds. It may have only the rows of the first folds.
         """
         weight, block = self.weight[: len(losses)], self.block[: len(losses)]
         sums, totals = np.bincount(block, weight * losses), np.bincount(block, weight)
@@ -72,13 +72,14 @@ class ScoredRows:
 
 
 class Search:
-    """A search that runs trials until the time or the number of trials is used up. The first trial has the defaults.
+    """A search that runs trials until the time or the number of trials is used up.
 
-    `names` are the settings to search, and `folder` stores the scores. After `run`, `trials` has the completed trials,
-    and `stopped` is True if a trial was stopped at the deadline.
+    The first trial has the default settings. `names` are the settings to search. `folder` is the folder in which scores
+    are stored. After `run`, `trials` has the completed trials, and `stopped` is True if a trial was stopped at the
+    deadline.
 
-    `n_jobs`, as in `ddpn.runtime.jobs.run`, sets how many trials run at once. The next ones are suggested only when all
-    of these are completed, so that suggestions depend on scores and not on the speed of machines.
+    `n_jobs` sets how many trials run at the same time (see `ddpn.runtime.jobs.run`). New trials are suggested only when
+    all running trials are completed. So suggestions depend on scores and not on the speed of machines.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Search:
 
     @property
     def reserved(self) -> float:
-        """The seconds that are reserved for the refit with the best settings so far."""
+        """The time in seconds that is reserved for fitting the final model with the best settings so far."""
         max_seconds = _MAX_RESERVED_SHARE * (self._clock.end - self._clock.started)
         if not self.trials:
             return max_seconds
@@ -138,11 +139,11 @@ class Search:
     def run(self) -> None:
         """Run trials until a limit is reached.
 
-        Ctrl-C raises a `KeyboardInterrupt`; the scores of completed folds stay stored.
+        Ctrl-C raises a `KeyboardInterrupt`. The scores of completed folds stay stored, so that the search can continue.
         """
         if self.store.folder.exists():
             self._on_step("Continuing with the scores of the interrupted search")
-        width = self._choose_simultaneous_trials()
+        width = self._count_simultaneous_trials()
         while len(self.trials) < self._max_trials:
             clock = self._clock.part(self._clock.left - self.reserved)
             if not clock.left:
@@ -160,16 +161,16 @@ class Search:
                 self.trials.append(trial)
                 self._on_step(self._describe_trial(trial))
 
-    def _choose_simultaneous_trials(self) -> int:
-        """Return the number of trials to run at once; a search that continues uses the number it began with."""
+    def _count_simultaneous_trials(self) -> int:
+        """Return the number of trials to run at the same time; it is stored for a search that continues."""
         if (stored := self.store.read("width")) is not None:
             return int(stored["width"])
-        width = slots(self._n_jobs)
+        width = count_slots(self._n_jobs)
         self.store.write("width", {"width": str(width).encode()}, "the number of trials at once")
         return width
 
     def _describe_trial(self, trial: Trial) -> str:
-        """Return a line about a completed trial, the best trial, and the time or number of trials left."""
+        """Return a line about a completed trial, the best trial so far, and the time or the number of trials left."""
         outcome = trial.dropped or f"CRPS {trial.crps:.4g}"
         parts = [f"Trial {trial.number}: {outcome}; best {self.best.crps:.4g} (trial {self.best.number})"]
         if self._max_trials < math.inf:
@@ -201,9 +202,9 @@ class Search:
             self._study.tell(trial.handle, value, state=self._pruned if trial.dropped else None)
 
     def _add_fold_scores(self, trial: Trial, default_trial: Trial, number: int, result: Result) -> None:
-        """Add the scores of fold `number` to a trial; drop the trial if it failed or Optuna prunes it.
+        """Add the scores of fold `number` to a trial; drop the trial if it failed or if Optuna prunes it.
 
-        `default_trial` is the trial with the default settings, with which others are compared.
+        `default_trial` is the trial with the default settings. Optuna receives the difference from its scores.
         """
         if result.error is not None:
             if trial is default_trial or isinstance(result.error, TimeLimitError):
@@ -216,7 +217,7 @@ class Search:
         n_rows = len(trial.scores)
         trial.crps = float(np.average(trial.scores, weights=self.rows.weight[:n_rows]))
         assert trial.handle is not None
-        for step, loss in self.rows.mean_losses(trial.scores - default_trial.scores[:n_rows]).items():
+        for step, loss in self.rows.compute_block_means(trial.scores - default_trial.scores[:n_rows]).items():
             if step >= _BLOCKS_PER_FOLD * number:
                 trial.handle.report(loss, step)
         if number + 1 < len(self.folds) and trial.handle.should_prune():

@@ -37,10 +37,14 @@ Settings = dict[str, float | int | str]
 def check_search(
     plan: FitConfig, budget: str | float | None, trials: int | None, search: str | Sequence[str] | None
 ) -> tuple[float | None, int | None, list[str]]:
-    """Check the options of a search; return its time limit in seconds, number of trials, and settings to search.
+    """Check the options of a search; raise a `ConfigError` if one is invalid.
 
-    The limits are None if there are none. `search` is a list of settings, or a string with commas; by default, it is
-    every setting that the plan leaves open. Invalid options raise a `ConfigError`.
+    `search` is a list of settings to search, or a string of their names separated by commas. By default, all settings
+    are searched that have no value in the plan. The results are:
+
+    - the time limit in seconds, or None
+    - the number of trials, or None
+    - the settings to search
     """
     number = None if trials is None else check_integer("trials", trials, 1)
     seconds = None if budget is None else parse_duration(budget, "budget")
@@ -74,7 +78,7 @@ def default_settings(names: Sequence[str]) -> Settings:
 
 
 def apply_settings(plan: FitConfig, settings: Mapping[str, float | int | str]) -> FitConfig:
-    """Return a plan with the given settings, none of which the plan may already have a value for."""
+    """Return a copy of a plan with these settings. The plan must not have a value for any of them."""
     options, training = JsonObject(), dict(plan.training_options or {})
     for name, value in settings.items():
         if name in _TRAINING:

@@ -23,13 +23,16 @@ MIN_GROUPS = 5
 
 
 class RowSplit(NamedTuple):
-    """A split of a table: the row positions of each part, and a description such as "at random by seed 0".
+    """A split of a table into training, validation and test rows.
 
-    `meaning` is a sentence about the groups of new rows for which the test scores hold, or "" without groups.
+    - `rows` has the row positions of each part.
+    - `description` says how the rows were split, such as "at random by seed 0".
+    - `meaning` is a sentence about the new rows for which the test scores hold: rows of known groups or of new groups.
+      It is "" if rows have no groups.
     """
 
     rows: SplitRows
-    how: str
+    description: str
     meaning: str = ""
 
 
@@ -38,9 +41,9 @@ def split_rows(
 ) -> RowSplit:
     """Split rows into training, validation and test rows, as the plan requires.
 
-    Unless the plan asks for test rows, up to 5,000 rows become training rows, to be cross-fitted. There are no
-    validation rows if they would be too few. `group` has one label per row; rows with the same label go to the same
-    part. `labels` name rows in error messages; by default they are numbers from 1.
+    Unless the plan asks for test rows, all rows of a table with up to 5,000 rows become training rows, which are then
+    cross-fitted. There are no validation rows if they would be too few. `group` has one label per row; rows with the
+    same label go to the same part. `labels` identify rows in error messages; by default they are numbers from 1.
     """
     labels = np.arange(1, frame.height + 1) if labels is None else labels
     if frame.height < MIN_ROWS:
@@ -64,14 +67,17 @@ def split_rows(
         parts = SplitRows(every, every[:0], every[:0])
     if group is None:
         return RowSplit(parts, f"at random by seed {plan.seed}")
-    how = f"at random by seed {plan.seed}; rows with {describe_groups(plan.group)} stay together"
-    return RowSplit(parts, how, describe_scores(plan.group, is_out_of_fold=not has_test))
+    description = f"at random by seed {plan.seed}; rows with {describe_groups(plan.group)} stay together"
+    return RowSplit(parts, description, describe_scores(plan.group, is_out_of_fold=not has_test))
 
 
 def _split_by_time(
     frame: pl.DataFrame, name: str, plan: FitConfig, labels: np.ndarray, group: np.ndarray | None
 ) -> RowSplit:
-    """Split rows by the times in column `name`: the last become test rows, and those before them validation rows."""
+    """Split rows by the times in column `name`: the last become test rows, and the rows before them validation rows.
+
+    If rows have groups, some of the later rows are left out, as the description of the result says.
+    """
     times = read_times(frame, name, labels)
     rows = split_by_time(times.rank("dense").to_numpy().astype(np.int64), name, plan.split_shares, group, plan.seed)
     begin = times[rows.test].min()
@@ -81,23 +87,23 @@ def _split_by_time(
     is_tested = np.isin(group, group[rows.test])
     if is_tested.sum() > len(rows.test):  # of a panel, only the last rows of the test groups are tested
         n_groups, n_test_groups = len(np.unique(group)), len(np.unique(group[rows.test]))
-        how = (
+        description = (
             f"by time and groups: the test rows are those from {name} = {begin} on of {n_test_groups:,} of "
             f"{n_groups:,} groups, drawn at random by seed {plan.seed}; {left_out:,} later rows of other groups and "
             "earlier rows of these are left out"
         )
-        return RowSplit(rows, how, describe_scores(plan.group, "later rows of new groups"))
-    how = (
+        return RowSplit(rows, description, describe_scores(plan.group, "later rows of new groups"))
+    description = (
         f"by time: the test rows belong to groups ({describe_groups(plan.group)}) that begin at {name} = {begin} "
         f"or later; {plural(left_out, 'later row')} of other groups {'is' if left_out == 1 else 'are'} left out"
     )
-    return RowSplit(rows, how, describe_scores(plan.group, "new groups that begin later"))
+    return RowSplit(rows, description, describe_scores(plan.group, "new groups that begin later"))
 
 
 def read_times(frame: pl.DataFrame, name: str, labels: np.ndarray, allow_text: bool = False) -> pl.Series:
-    """Return the column of times; raise an `InputError` if a time is missing, or if it holds neither numbers nor dates.
+    """Return the column of times; raise an `InputError` if a time is missing, or if it is neither a number nor a date.
 
-    With `allow_text`, it may also hold text. `labels` name rows in error messages.
+    If `allow_text` is True, times may also be text. `labels` identify rows in error messages.
     """
     series = frame[check_column(name, frame.columns, "time", InputError)]
     is_text = allow_text and series.dtype == pl.String

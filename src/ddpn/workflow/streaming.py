@@ -1,8 +1,8 @@
 """Predict tables of any length and write the predictions to a file, with limited memory, locally or on a cluster.
 
-A long table is divided into blocks of rows. Each block is a job (`ddpn.runtime.jobs`) that makes one part of the
-output. Parts are kept in the folder TARGET.parts until all are done, so that a run that was killed can continue and
-writes the same file. Importing this module imports no torch.
+A long table is divided into blocks of rows. Each block is predicted by a job (`ddpn.runtime.jobs`), whose result is one
+part of the output. Finished parts are kept in the folder TARGET.parts until all are done. So a run that was killed can
+continue, and writes the same file. Importing this module imports no torch.
 """
 
 import gzip
@@ -75,7 +75,8 @@ def predict_files(
     exposure, upper : str, optional
         The columns with the exposure and with the upper bound of each row. Default: as in the fit.
     layout : Layout
-        The sheet of a workbook, and the number of rows above the header. Default: the first sheet, and no such rows.
+        The sheet of a workbook, and the number of rows above the header. Default: the first sheet, whose first row is
+        the header.
     overwrite : bool
         Whether to replace an existing output.
     verbose : bool
@@ -127,7 +128,7 @@ def predict_files(
             with folder_lock(parts.folder):
                 _predict_missing_parts(parts, _SharedInputs(folder, table, sizes, spec, target), n_jobs, bar.advance)
                 rows = _join_parts(parts, table.list_blocks(), Path(target), findings)
-    for sentence in findings.write_sentences():
+    for sentence in findings.to_sentences():
         on_finding(sentence)
     if "calibration" in about["task"].get("missing", ()):
         on_finding("Intervals are not calibrated, because the fit was stopped by Ctrl-C.")
@@ -142,10 +143,11 @@ def _predict_in_memory(
     on_predicted: Callable[[int], None],
     findings: "Findings",
 ) -> int:
-    """Predict a table in this process and write the predictions to `target`; return the number of rows.
+    """Predict a table in this process, write the predictions to `target`, and return the number of rows.
 
-    A short table is predicted at once. A long one, which comes here only if the target is standard output, is checked
-    first and then predicted block by block. `on_predicted` is called with the number of rows of each predicted block.
+    A short table is predicted in one block. A long table is predicted here only if `target` is standard output: all its
+    rows are checked, and then it is predicted block by block. `on_predicted` is called with the number of rows of each
+    predicted block.
     """
     from ddpn.workflow.prediction import predict_block
 
@@ -167,9 +169,10 @@ def _predict_in_memory(
 
 
 class _SharedInputs(NamedTuple):
-    """The inputs that all jobs of one call of `predict_files` share; each node of a cluster receives a copy.
+    """The inputs that all jobs of one call of `predict_files` share. Each node of a cluster receives a copy.
 
-    `sizes` are the sizes in bytes of the table's files on this machine, by which other nodes recognise the same files.
+    `target` is the path of the output. `sizes` are the sizes in bytes of the table's files on this machine. If a file
+    has another size on a node, it is a different file there.
     """
 
     folder: ModelFolder
@@ -198,10 +201,10 @@ def _check_job(shared: _SharedInputs, block: Block) -> dict[str, bytes]:
 
 
 def _predict_job(shared: _SharedInputs, block: Block) -> dict[str, bytes]:
-    """Predict one block of a table; return two files, by name.
+    """Predict one block of a table, and return two files: byte strings by name (see `ddpn.runtime.jobs`).
 
-    `content` has the block's rows of the output. `facts` is JSON with the number of rows, the column names and the
-    `Findings`.
+    - "content": the output for the rows of the block
+    - "facts": the number of rows, the column names and the `Findings`, as JSON
     """
     from ddpn.workflow.prediction import Findings, predict_block
 
@@ -209,7 +212,7 @@ def _predict_job(shared: _SharedInputs, block: Block) -> dict[str, bytes]:
     findings, frame = Findings(shared.folder.model.predictor_, shared.spec), shared.table.read_block(block)
     with shared.table.locate_errors(block):
         predictions = predict_block(
-            shared.folder, frame, shared.spec, findings, block.rows_before_in_file, findings.note
+            shared.folder, frame, shared.spec, findings, block.rows_before_in_file, findings.add_note
         )
     content, kind = io.BytesIO(), get_extension(shared.target, to_write=True)
     if kind in TEXT:
@@ -223,9 +226,10 @@ def _predict_job(shared: _SharedInputs, block: Block) -> dict[str, bytes]:
 def _predict_missing_parts(
     parts: ResultStore, shared: _SharedInputs, n_jobs: Where, on_predicted: Callable[[int], None]
 ) -> None:
-    """Predict the blocks whose parts of the output are not in the store `parts` yet, and store their parts.
+    """Predict the blocks of a table whose part of the output is not yet stored in `parts`, and store these parts.
 
-    All these blocks are checked before the first is predicted. `on_predicted` is called with numbers of predicted rows.
+    All these blocks are checked before the first is predicted. `on_predicted` is called with the number of rows of each
+    block, including blocks that were predicted before.
     """
     missing = list[Block]()
     for block in shared.table.list_blocks():
@@ -243,9 +247,10 @@ def _predict_missing_parts(
 
 
 def _join_parts(parts: ResultStore, blocks: Sequence[Block], target: Path, findings: "Findings") -> int:
-    """Join the stored parts to the output file, completely or not at all, and delete them; return the number of rows.
+    """Join the stored parts to the output file, delete the parts, and return the number of rows.
 
-    `blocks` are the blocks of all parts, in order. The findings of the parts are added to `findings`.
+    The file is written completely or not at all. `blocks` are the blocks of the table, in order; each has one part. The
+    findings of all parts are added to `findings`.
     """
     rows, columns, files = 0, list[str](), list[Path]()
     for block in blocks:

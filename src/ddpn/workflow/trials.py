@@ -1,4 +1,4 @@
-"""The trials of `ddpn tune`: on which rows they are fitted and scored, and the scoring of one fold."""
+"""The trials of `ddpn tune`: the rows on which they are fitted and scored, and the scoring of one fold."""
 
 import time
 import warnings
@@ -51,9 +51,10 @@ class Trial:
         The values of the settings by name.
     crps : float or None
         The mean CRPS over the scored rows; None if the trial was dropped before any row was scored.
-    gain, error : float or None
-        By how much `crps` is smaller than the mean CRPS of the default settings on the same rows, and the standard
-        error of this difference.
+    gain : float or None
+        The mean CRPS of the default settings on the same rows, minus `crps`; positive if the trial is better.
+    error : float or None
+        The standard error of `gain`.
     seconds : list of float
         The time that each fold took.
     elapsed : float
@@ -61,7 +62,7 @@ class Trial:
     dropped : str
         The reason why the trial was ended early, or "" if it was not.
     scores : array
-        The CRPS of each scored row, ordered by fold. If the trial was dropped, later folds are not scored.
+        The CRPS of each scored row, ordered by fold. If the trial was dropped, only its first folds were scored.
     handle : optuna.Trial or None
         Optuna's object for this trial.
     """
@@ -79,15 +80,15 @@ class Trial:
 
 
 def split_for_trials(prepared: Prepared) -> list[Prepared]:
-    """Split a table for trials; return a list of folds, whose test rows are those on which trials are scored.
+    """Split a table into folds for trials. The test rows of a fold are the rows on which trials are scored.
 
     - Small tables are cross-validated on their training and validation rows, because scores of a few hundred validation
-      rows would be too noisy. With a split by time, each fold is scored on later rows than it is fitted to.
-    - Larger tables have a single fold, which is scored on the validation rows. So do tables whose validation rows the
-      user chose, and tables with groups that are split by time.
+      rows would be too noisy. If rows are split by time, each fold is scored on later rows than it is fitted to.
+    - Larger tables have a single fold, which is scored on the validation rows. The same holds if the user chose the
+      validation rows, or if a table with groups is split by time.
 
-    In each fold, a share of the rows to fit is held out to choose epochs and mixture weights. The rows of a group stay
-    together, and the test rows of the table are never used.
+    In each fold, a share of the rows to fit is held out to choose epochs and mixture weights. All rows of a group stay
+    together. The test rows of the table itself are never used.
     """
     rows, plan, group = prepared.split.rows, prepared.plan, prepared.sample.group
     used = np.concatenate([rows.train, rows.validation])
@@ -120,9 +121,9 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
 def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Clock) -> dict[str, bytes]:
     """Fit a model with some settings to fold `number`, and score its test rows.
 
-    Return two arrays as the files of a job (`ddpn.runtime.jobs`): the CRPS of each test row, and the seconds that the
-    job took. Continuous distributions are first rounded to counts. If the time of `clock` runs out, a `TimeLimitError`
-    is raised.
+    Return the file "scores" of a job (`ddpn.runtime.jobs`), which has two arrays: `crps` of each test row, and
+    `seconds`, the time that the job took. A continuous distribution is rounded to counts before it is scored. If the
+    time of `clock` runs out, raise a `TimeLimitError`.
     """
 
     def check_time(step: str = "") -> None:

@@ -47,7 +47,7 @@ class TuningResult:
         The number of the trial with the settings `best`; 0 means the defaults.
     gain : Gain
         The held-out CRPS of the defaults minus that of the best other trial, so that positive values favour the trial.
-        The interval is corrected for choosing the best of several trials.
+        Its 95% interval takes into account that the best of several trials was chosen.
     trials : list of Trial
         All completed trials in order.
     space : dict
@@ -133,8 +133,9 @@ def tune(
     Trials are fitted to training rows and scored by their CRPS on held-out rows. Test rows are used only at the end, to
     score the model.
 
-    The first trial has the default settings. Among several equally good trials, the best one beats the defaults by
-    chance. So the defaults are kept unless the gain is larger than such a chance gain.
+    The first trial has the default settings. Even if no settings are really better, the best of several trials has a
+    better score than the defaults by chance. So the defaults are kept unless the gain is larger than can be expected by
+    chance.
 
     An interrupted search continues if `tune` is called again with the same table and settings; `budget` and `trials`
     may differ.
@@ -168,7 +169,7 @@ def tune(
     started : float, optional
         The start of the budget, on the scale of `time.monotonic`. Default: now.
     runner : StepRunner, optional
-        Runs the steps of the refit after the training, which Ctrl-C may end one by one.
+        Runs the steps of the refit after the training. Ctrl-C ends the current step and skips the later ones.
 
     Returns
     -------
@@ -245,9 +246,9 @@ def summarize_search(search: Search) -> TuningResult:
 
 
 def compute_chance_gain(trials: int) -> float:
-    """Return the gain, in standard errors, that the best trial typically has if no trial is really better.
+    """Return the gain over the defaults that the best trial has by chance if no trial is really better.
 
-    The gain is over the defaults. It grows with the number of trials, because the best one was chosen on the same rows.
+    The gain is in standard errors. It grows with the number of trials, because the best of more noisy scores is better.
     It is at least 0.5.
 
     >>> [round(compute_chance_gain(n), 2) for n in (1, 5, 20, 100)]
@@ -259,10 +260,13 @@ def compute_chance_gain(trials: int) -> float:
 def choose_trial(
     trials: Sequence[Trial], weight: np.ndarray, group: np.ndarray | None = None
 ) -> tuple[Trial | None, Gain]:
-    """Choose the trial whose settings are used; return it, or None for the defaults, and its gain over the defaults.
+    """Choose the best trial, if it is better than the default settings by more than chance.
 
     The first of the completed `trials` has the default settings. `weight` and `group` have the weight and group of each
     row on which trials were scored.
+
+    Return the chosen trial, or None to keep the defaults. Also return the gain of the best other trial over the
+    defaults.
     """
     whole = [trial for trial in trials[1:] if not trial.dropped]
     if not whole:

@@ -76,8 +76,8 @@ def test_products_stand_behind_one_another_on_their_shelf():
         assert np.all(front[1:] - back[:-1] > -1e-6)
         assert front[0] >= 0
         assert back[-1] <= SHELF[1] + 1e-6
-        assert np.all(np.abs(x) + scene.width / 2 <= scene.slot / 2 + 1e-6)
-        assert scene.opening - scene.height >= CLEARANCE[0] - 1e-6
+        assert np.all(np.abs(x) + scene.width / 2 <= scene.slot_width / 2 + 1e-6)
+        assert scene.opening_height - scene.height >= CLEARANCE[0] - 1e-6
 
 
 def measure_offset(scene: Scene, points, item, width, depth, low, high):

@@ -8,7 +8,7 @@ import torch
 
 from ddpn.networks.backbones import MLP
 from ddpn.networks.model import CountModel
-from ddpn.paper.experiments.catalogue import parse
+from ddpn.paper.experiments.catalogue import parse_experiment
 from ddpn.paper.experiments.runs import DONE, PREDICTIONS, RESULT, WEIGHTS
 from ddpn.storage.tensor_files import write
 
@@ -38,7 +38,7 @@ def declare():
         common = {"title": name, "paper": "none", "minutes": 1, "training": TRAINING}
         if (data := content.get("data", {}).get("name")) in BACKBONES:
             common["backbone"] = BACKBONES[data]
-        return parse(name, common | content)
+        return parse_experiment(name, common | content)
 
     return make
 

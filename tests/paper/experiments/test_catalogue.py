@@ -10,7 +10,14 @@ from ddpn.members.network_options import make_paper_options
 from ddpn.networks.backbones import BACKBONES
 from ddpn.networks.heads import HEADS, Head
 from ddpn.paper.datasets import DATASETS, SIMULATIONS
-from ddpn.paper.experiments.catalogue import experiment, methods, names, parse, reference, select
+from ddpn.paper.experiments.catalogue import (
+    list_names,
+    parse_experiment,
+    read_experiment,
+    read_methods,
+    read_reference,
+    select_experiments,
+)
 from ddpn.paper.experiments.figures import FIGURES
 from ddpn.paper.experiments.rows import LOADERS
 from ddpn.runtime.errors import ConfigError
@@ -33,9 +40,9 @@ def change_training(**changes):
     return change_content(training=CONTENT["training"] | changes)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_names())
 def test_every_file_can_be_run(name):
-    declared = experiment(name)
+    declared = read_experiment(name)
     assert declared.minutes > 0
     assert set(declared.figures) <= FIGURES.keys()
     assert all(isinstance(run.head, Head) for run in declared.runs())
@@ -44,7 +51,7 @@ def test_every_file_can_be_run(name):
     assert all((run.training.epochs is None) != (run.training.steps is None) for run in declared.runs())
     assert not (declared.grid and any(method.exact for method in declared.methods)), "a GLM has nothing to vary"
     if declared.reference is not None:
-        assert {method for _, method, _ in reference(**declared.reference)} <= methods().keys()
+        assert {method for _, method, _ in read_reference(**declared.reference)} <= read_methods().keys()
     if not declared.methods:
         return
     assert (declared.data is None) != (declared.simulation is None)
@@ -60,11 +67,11 @@ def test_every_file_can_be_run(name):
 @pytest.mark.parametrize("settings", [{"n_networks": 0}, {"seed": -1}, {"seed": 10**22}], ids=str)
 def test_settings_of_the_command_line_are_checked(settings):
     with pytest.raises(ConfigError, match=f"{next(iter(settings))} must be an integer"):
-        select(["wave"], **settings)
+        select_experiments(["wave"], **settings)
 
 
 def test_methods_use_every_head_of_the_paper():
-    methods_by_name = methods()
+    methods_by_name = read_methods()
     heads = {"double_poisson", "poisson", "negative_binomial"}
     heads |= {name for name in HEADS if "gaussian" in name}
     assert {method.head for method in methods_by_name.values()} == heads
@@ -91,7 +98,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", RECIPES)
 def test_ddpn_regressor_is_every_method_of_the_paper(name):
     head, options, _ = DDPNRegressor(**RECIPES[name]).build_options()
-    (run,) = (run for run in experiment("length-of-stay").runs() if run.method.name == name)
+    (run,) = (run for run in read_experiment("length-of-stay").runs() if run.method.name == name)
     assert (head.name, head.options) == (run.head.name, run.head.options)
     settings = run.training
     assert (options.n_networks, options.widths, options.score) == (settings.n_networks, settings.hidden, settings.score)
@@ -100,14 +107,14 @@ def test_ddpn_regressor_is_every_method_of_the_paper(name):
 
 def test_the_settings_of_ddpn_regressor_are_those_of_the_experiments():
     for name, rows in (("wave", 800), ("length-of-stay", 80_000)):
-        settings, options = experiment(name).training, make_paper_options(rows)
-        assert options.epochs == settings.epochs_for(rows)
+        settings, options = read_experiment(name).training, make_paper_options(rows)
+        assert options.epochs == settings.compute_epochs(rows)
         for setting in ("batch_size", "lr", "weight_decay"):
             assert getattr(options, setting) == getattr(settings, setting), (name, setting)
 
 
 def test_length_of_stay_has_the_methods_of_the_paper_and_exact_glms():
-    stays = experiment("length-of-stay")
+    stays = read_experiment("length-of-stay")
     assert [m.exact for m in stays.methods] == [False] * 13 + [True] * 4
     assert [run.training.hidden for run in stays.runs()[:13]] == [(128, 128, 128, 64)] * 10 + [()] * 3
     dp_glm = stays.runs()[12]
@@ -115,41 +122,41 @@ def test_length_of_stay_has_the_methods_of_the_paper_and_exact_glms():
     assert stays.training.score == "loss"
     assert stays.training.n_networks == 5
     # 15 epochs of 80,000 rows in batches of 128; the 16,000 rows of the sample are seen 75 times.
-    assert stays.training.epochs_for(80_000) == 15
-    assert stays.training.epochs_for(16_000) == 75
+    assert stays.training.compute_epochs(80_000) == 15
+    assert stays.training.compute_epochs(16_000) == 75
 
 
 def test_a_grid_reaches_head_and_training():
     content = change_content(methods=["ddpn"], grid={"initial_gamma": [1.0, 10.0], "epochs": [2, 4]})
-    runs = parse("test", content).runs()
+    runs = parse_experiment("test", content).runs()
     assert [run.name for run in runs] == [f"ddpn-initial_gamma={g}-epochs={e}" for g in ("1.0", "10.0") for e in (2, 4)]
     settings = [(run.training.initial_gamma, run.training.epochs) for run in runs]
     assert settings == [(1.0, 2), (1.0, 4), (10.0, 2), (10.0, 4)]
-    (beta,) = parse("test", change_content(methods=["ddpn"], grid={"beta": [0.25]})).runs()
+    (beta,) = parse_experiment("test", change_content(methods=["ddpn"], grid={"beta": [0.25]})).runs()
     assert beta.head.beta == 0.25
 
 
 def test_a_quick_run_has_its_own_folder_and_a_tenth_of_the_steps():
-    short = parse("test", change_training(epochs=200, n_networks=5)).quick()
+    short = parse_experiment("test", change_training(epochs=200, n_networks=5)).quick()
     assert (short.name, short.training.epochs, short.training.n_networks) == ("test-quick", 20, 2)
-    assert parse("test", change_content()).quick().training.epochs == 1
-    assert experiment("beta").quick().training.snapshots == (20, 40, 60, 80)
-    assert experiment("length-of-stay").quick().training.snapshots == ("crps",)
-    assert parse("test", change_content(grid={"epochs": [200, 400]})).quick().grid == {"epochs": (20, 40)}
-    assert experiment("gamma").quick().grid == experiment("gamma").grid
+    assert parse_experiment("test", change_content()).quick().training.epochs == 1
+    assert read_experiment("beta").quick().training.snapshots == (20, 40, 60, 80)
+    assert read_experiment("length-of-stay").quick().training.snapshots == ("crps",)
+    assert parse_experiment("test", change_content(grid={"epochs": [200, 400]})).quick().grid == {"epochs": (20, 40)}
+    assert read_experiment("gamma").quick().grid == read_experiment("gamma").grid
 
 
 def test_all_is_every_experiment_once():
     # A view of another experiment is run with it.
-    private = [name for name in names() if name.startswith("paper-")]
+    private = [name for name in list_names() if name.startswith("paper-")]
     assert private == ["paper-coco-people", "paper-inventory", "paper-reviews"]
-    every = [name for name in names() if name not in ("ood", *private)]
-    assert sorted(selected.name for selected in select(["wave", "all"])) == every
-    assert sorted(selected.name for selected in select(["all", private[0]])) == sorted([*every, private[0]])
-    assert [selected.name for selected in select(["wave", "wave"])] == ["wave"]
+    every = [name for name in list_names() if name not in ("ood", *private)]
+    assert sorted(selected.name for selected in select_experiments(["wave", "all"])) == every
+    assert sorted(selected.name for selected in select_experiments(["all", private[0]])) == sorted([*every, private[0]])
+    assert [selected.name for selected in select_experiments(["wave", "wave"])] == ["wave"]
 
 
 def test_a_method_must_be_in_one_of_the_experiments():
-    assert len(select(["wave", "length-of-stay"], only=["poisson_glm"])) == 2
+    assert len(select_experiments(["wave", "length-of-stay"], only=["poisson_glm"])) == 2
     with pytest.raises(ConfigError, match=r"method in `only` must be one of .*'poisson_glm'"):
-        select(["wave"], only=["poisson_glm"])
+        select_experiments(["wave"], only=["poisson_glm"])

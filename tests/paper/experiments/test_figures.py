@@ -138,7 +138,7 @@ def compute_moments(mean, variance, terms=4000):
 
 def test_on_the_papers_grid_a_hundred_terms_are_as_good(tmp_path):
     """The paper sums 100 terms; its largest deviation of the mean on this grid is 2.71."""
-    left, right, *_ = epsilon(catalogue.experiment("moments"), tmp_path).axes
+    left, right, *_ = epsilon(catalogue.read_experiment("moments"), tmp_path).axes
     assert (left.get_xlim(), left.get_ylim()) == (pytest.approx((0.5, 50), abs=0.2), pytest.approx((0.1, 10), abs=0.1))
     means, variances = np.linspace(0.5, 50, 200), np.linspace(0.1, 10, 200)
     grids = [np.asarray(ax.collections[0].get_array()).reshape(200, 200) for ax in (left, right)]
@@ -150,7 +150,7 @@ def test_on_the_papers_grid_a_hundred_terms_are_as_good(tmp_path):
 
 
 def test_the_grids_are_the_deviations_of_the_exact_moments(tmp_path):
-    left, right, *_ = epsilon_wide(catalogue.experiment("moments"), tmp_path).axes
+    left, right, *_ = epsilon_wide(catalogue.read_experiment("moments"), tmp_path).axes
     nodes = left.get_lines()[0].get_xdata()
     assert (nodes[0], nodes[-1]) == pytest.approx((0.1, 10**1.7))
     grids = [np.asarray(ax.collections[0].get_array()).reshape(len(nodes), -1) for ax in (left, right)]
@@ -406,13 +406,17 @@ def test_every_row_is_in_the_histogram_of_its_kind(texts, out, means):
 
 
 def test_the_catalogue_asks_for_every_figure_and_for_no_other():
-    asked = {name for experiment_name in catalogue.names() for name in catalogue.experiment(experiment_name).figures}
+    asked = {
+        name
+        for experiment_name in catalogue.list_names()
+        for name in catalogue.read_experiment(experiment_name).figures
+    }
     assert asked == set(FIGURES)
 
 
 def test_a_figure_is_written_in_the_folder_of_its_experiment_twice_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "_NODES", 20)
-    first, second = (write_figures(catalogue.experiment("moments"), tmp_path / name) for name in "ab")
+    first, second = (write_figures(catalogue.read_experiment("moments"), tmp_path / name) for name in "ab")
     paths = [str(path.relative_to(tmp_path)) for path in first]
     assert paths == ["a/moments/epsilon.png", "a/moments/epsilon_wide.png"]
     assert first[0].read_bytes() == second[0].read_bytes()

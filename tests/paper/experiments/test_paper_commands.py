@@ -45,7 +45,7 @@ def save_tiny_network(tmp_path):
 @pytest.fixture
 def run_reproduce(tmp_path, monkeypatch, save_tiny_network):
     """Run `ddpn reproduce` of one experiment for one epoch, with a tiny network in place of one of a hub."""
-    usual = catalogue.read
+    usual = catalogue.read_toml
 
     def read(name):
         content = usual(name)
@@ -74,7 +74,7 @@ def run_reproduce(tmp_path, monkeypatch, save_tiny_network):
         assert "Figures are missing" not in done.output
         return tmp_path / "results" / f"{name}-quick", done.output
 
-    monkeypatch.setattr(catalogue, "read", read)
+    monkeypatch.setattr(catalogue, "read_toml", read)
     monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
     return run
 

@@ -9,7 +9,7 @@ from filelock import FileLock
 from rich.console import Console
 
 from ddpn.paper.experiments import reproduce as module
-from ddpn.paper.experiments.catalogue import parse, select
+from ddpn.paper.experiments.catalogue import parse_experiment, select_experiments
 from ddpn.paper.experiments.reproduce import count_simultaneous_runs, execute_all, reproduce
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 
@@ -23,7 +23,9 @@ def console():
 
 def run_and_capture(names, out, console, **options):
     """Reproduce, and return whether it succeeded and what was printed."""
-    succeeded = reproduce(select(names), out, console, **({"only": [], "device": "cpu", "jobs": None} | options))
+    succeeded = reproduce(
+        select_experiments(names), out, console, **({"only": [], "device": "cpu", "jobs": None} | options)
+    )
     return succeeded, console.file.getvalue()
 
 
@@ -41,7 +43,7 @@ def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp
         raise InputError("It is damaged.")
 
     monkeypatch.setattr(module, "write_tables", refuse)
-    monkeypatch.setattr(module, "_run", lambda *arguments: True)
+    monkeypatch.setattr(module, "_run_unfinished", lambda *arguments: True)
     monkeypatch.setattr(module, "_states", lambda runs, out: {run_and_capture.name: "done" for run_and_capture in runs})
     outcome = run_and_capture(["wave", "bikes"], tmp_path, console)
     assert outcome == (False, "wave: It is damaged.\nbikes: It is damaged.\n")
@@ -49,7 +51,7 @@ def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp
 
 def test_under_torchrun_one_process_prints_and_writes_tables(tmp_path, monkeypatch, console):
     shown = []
-    monkeypatch.setattr(module, "_run", lambda *arguments: arguments[-1].out("running") or True)
+    monkeypatch.setattr(module, "_run_unfinished", lambda *arguments: arguments[-1].out("running") or True)
     monkeypatch.setattr(module, "_show", lambda *arguments: shown.append(arguments[0].name) or True)
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank, lines, tables in (("1", "", []), ("0", "running\n", ["wave"])):
@@ -126,7 +128,7 @@ TINY = {
     ],
 )
 def test_runs_are_done_one_after_the_other_and_go_on_if_one_fails(tmp_path, monkeypatch, error, message):
-    tiny, lines = parse("tiny", TINY), []
+    tiny, lines = parse_experiment("tiny", TINY), []
 
     def execute(run, *arguments):
         if run.method.name == "poisson":

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ddpn.paper.experiments import rows, runs
-from ddpn.paper.experiments.catalogue import parse
+from ddpn.paper.experiments.catalogue import parse_experiment
 from ddpn.paper.experiments.rows import load_rows
 from ddpn.paper.experiments.runs import execute, read_predictions
 from ddpn.runtime.errors import ConfigError
@@ -58,7 +58,7 @@ def data(folder, monkeypatch):
 
 
 def parse_reviews(model, **changes):
-    return parse("tiny", {
+    return parse_experiment("tiny", {
         "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1, "ood": "bible",
         "data": {"name": "reviews", "text": ["title", "text"], "max_length": 12},
         "backbone": {"name": "text", "pretrained": model, "frozen": -1}, "training": TRAINING | changes,

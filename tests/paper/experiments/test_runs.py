@@ -11,7 +11,7 @@ import torch
 
 from ddpn.networks.training.loop import Training
 from ddpn.paper.experiments import rows
-from ddpn.paper.experiments.catalogue import parse
+from ddpn.paper.experiments.catalogue import parse_experiment
 from ddpn.paper.experiments.isolated_points import measure_isolated_point
 from ddpn.paper.experiments.rows import load_rows
 from ddpn.paper.experiments.runs import (
@@ -38,7 +38,7 @@ CONTENT = {
         "epochs": 3, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [8], "n_networks": 2
     },
 }  # fmt: skip
-TINY = parse("tiny", CONTENT)
+TINY = parse_experiment("tiny", CONTENT)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def test_test_rows_are_the_same_for_every_seed_and_no_training_rows(parts):
 
 
 def test_gamma_starts_where_the_grid_says(parts, monkeypatch, tmp_path):
-    experiment = parse("tiny", CONTENT | {"methods": ["ddpn"], "grid": {"initial_gamma": [50.0]}})
+    experiment = parse_experiment("tiny", CONTENT | {"methods": ["ddpn"], "grid": {"initial_gamma": [50.0]}})
     started = []
 
     def fit(model, *arguments, **more):
@@ -186,7 +186,7 @@ def test_gamma_starts_where_the_grid_says(parts, monkeypatch, tmp_path):
 
 
 def parse_with_training(**changes):
-    return parse("tiny", CONTENT | {"methods": ["ddpn"], "training": CONTENT["training"] | changes})
+    return parse_experiment("tiny", CONTENT | {"methods": ["ddpn"], "training": CONTENT["training"] | changes})
 
 
 def test_the_snapshot_of_a_score_is_the_training_that_this_score_chooses(parts, tmp_path):
@@ -226,7 +226,7 @@ def test_snapshots_by_a_score_need_validation_rows(parts, tmp_path):
 
 
 def test_the_dp_glm_of_the_paper_has_one_gamma(parts, tmp_path):
-    run = parse("tiny", CONTENT | {"methods": ["double_poisson_glm"]}).runs()[0]
+    run = parse_experiment("tiny", CONTENT | {"methods": ["double_poisson_glm"]}).runs()[0]
     result = execute(run, parts, tmp_path, "cpu")
     raw = read_predictions(tmp_path)["raw"]
     assert result["settings"]["hidden"] == []

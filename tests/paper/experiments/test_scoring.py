@@ -168,7 +168,7 @@ def compute_areas_by_the_script(held, kept, outside):
 def check_detection(ours, expected, sizes):
     for name, values in zip(("auroc", "aupr", "fpr80"), np.array(expected).T, strict=True):
         assert getattr(ours, name) == pytest.approx((values.mean(), values.std(ddof=1)), rel=1e-10)
-    assert (ours.n_in, ours.n_out) == sizes
+    assert (ours.n_in_distribution, ours.n_ood) == sizes
 
 
 @pytest.mark.parametrize("digits", [None, 0])

@@ -188,7 +188,7 @@ def test_areas_are_those_of_the_total_variance(experiment, finish, tmp_path):
     test, ood = draw_raw(TEST, 3.0), draw_raw(OOD, 1.0)
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(TEST), ood=ood)
     runs = score_ood_rows(find_finished_runs(experiment, tmp_path))
-    expected = roc_auc_score([0] * TEST + [1] * OOD, torch.cat(runs[0].variances))
+    expected = roc_auc_score([0] * TEST + [1] * OOD, torch.cat([runs[0].test_variances, runs[0].ood_variances]))
     ood_table = tabulate_detection("OOD", runs, as_paper=False)
     auroc, aupr, chance, fpr80 = ood_table.rows["DDPN"]
     assert auroc.value == pytest.approx(expected, abs=0.02)

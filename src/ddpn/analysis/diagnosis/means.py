@@ -18,7 +18,7 @@ from ddpn.members.trees.table import TreeTable
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, assign_folds, list_fold_pairs
-from ddpn.runtime.threads import tree_threads_for
+from ddpn.runtime.threads import limit_tree_threads
 from ddpn.statistics import poisson_deviance
 
 #: Mean models and their labels. "auto" chooses the one with the smallest out-of-fold deviance.
@@ -202,7 +202,7 @@ def _fit_boosting(
     table, matrix = TreeTable.fit(sample.X)
     weight, rate = sample.weight_or_ones * start_means, sample.y / start_means
     parts = [Fold(inner, outer) for inner, outer in list_fold_pairs(fold_numbers)]
-    with tree_threads_for(matrix.size):
+    with limit_tree_threads(matrix.size):
         rows = TreeRows(matrix, table.is_category, rate, weight, choose_fold_columns(parts, matrix, rate, weight))
         fit = MeanFit(rows, _TREES._replace(seed=seed))
         fit.run(n_folds)

@@ -38,7 +38,15 @@ from ddpn.members import format_member_label
 from ddpn.members.folds import get_fold_copies
 from ddpn.members.networks import Networks
 from ddpn.predictor import Predictor
-from ddpn.runtime.display import TextTable, describe_parts, format_number, interval_words, percent, plural, value_text
+from ddpn.runtime.display import (
+    TextTable,
+    describe_row_counts,
+    format_number,
+    interval_words,
+    percent,
+    plural,
+    value_text,
+)
 from ddpn.statistics import weighted_mean, weighted_quantile, wilson_interval
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.row_draw import SEED, describe_draw, format_drawn_rows
@@ -356,7 +364,7 @@ def describe_rows(model: FittedModel) -> str:
         return ""
     copies = [len(get_fold_copies(member)) for member in model.predictor_.active_members.values()]
     rows = {"train": n_rows, "validation": getattr(model, "n_validation_rows_", 0)}
-    return describe_parts(rows, max(copies) if max(copies) > 1 else 0)
+    return describe_row_counts(rows, max(copies) if max(copies) > 1 else 0)
 
 
 def collect_reproduction_facts(model: FittedModel, evidence: Evidence, task: JsonObject) -> Facts:

@@ -21,7 +21,7 @@ from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.rows.splits import FOLDS
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.threads import single_thread, tree_threads_for
+from ddpn.runtime.threads import limit_tree_threads, single_thread
 from ddpn.storage.contents import JsonObject, json_to_bytes
 from ddpn.tables.columns import ColumnTable
 from ddpn.tables.schema import Schema
@@ -130,7 +130,7 @@ class Trees(Member):
         folds = divide_rows(training_rows.y, seed, training_rows.group, _COPY_FOLDS if is_copy else FOLDS)
         rows = rows._replace(folds=choose_fold_columns(folds, rows.matrix, rows.rate, rows.weight))
         settings = Settings(learning_rate=choose_learning_rate(len(training_rows), rate), rounds=rounds, seed=seed)
-        with tree_threads_for(matrix.size):
+        with limit_tree_threads(matrix.size):
             mean = MeanFit.choose_best(rows, settings, leaves, clock)
             mean.run(len(folds), clock.part(FOLDS_TIME_SHARE * clock.left))
             dispersion = fit_dispersion(rows, mean.out_of_fold, training_rows, seed, clock)
@@ -190,7 +190,7 @@ class Trees(Member):
         """
         matrix = self.table.read(X)
         raw = np.tile([0.0, self.constant], (len(matrix), 1))
-        with tree_threads_for(matrix.size):
+        with limit_tree_threads(matrix.size):
             raw[:, 0] = self.log_rate(matrix)
             if self.dispersions:
                 scale = make_exposure_tensor(exposure, self.unit, len(matrix))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_on_use
-from ddpn.runtime.validation import Registry, check_choice, check_integer, join_words, suggestion
+from ddpn.runtime.validation import Registry, check_choice, check_integer, find_similar_name, join_words
 
 if TYPE_CHECKING:
     from ddpn.networks.heads.head import Head
@@ -85,7 +85,7 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
             remedy = 'Name one, such as `likelihood="double_poisson"`.'
             raise ConfigError("needs a single likelihood", argument=name, got="mixed", remedy=remedy)
         if name not in {"components", *option_names}:
-            close = suggestion(name, option_names)
+            close = find_similar_name(name, option_names)
             remedy = (
                 f"Did you mean {close!r}?"
                 if close

@@ -31,7 +31,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, TimeLimitError, check_deadline
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar
-from ddpn.runtime.threads import threads_for
+from ddpn.runtime.threads import limit_torch_threads
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.tensor_files import fingerprint, write
 
@@ -249,7 +249,7 @@ class Training:
         if isinstance(self.batches, StreamBatches):
             return self._run_epoch()
         # The thread limit covers the whole epoch, because operations between steps are small as well.
-        with threads_for(self.model.estimate_multiply_adds(self.batches.sample.X[: self.batches.batch])):
+        with limit_torch_threads(self.model.estimate_multiply_adds(self.batches.sample.X[: self.batches.batch])):
             return self._run_epoch()
 
     def _run_epoch(self) -> str:
@@ -325,7 +325,7 @@ class Training:
     def train_step(self, batch: TensorRows) -> Tensor:
         """Update all networks with one batch; return the mean loss of each network."""
         loss, flat, size = None, self.state.flat, -(-len(batch) // self.config.accumulate)
-        with threads_for(self.model.estimate_multiply_adds(batch.X[:size, 0])):
+        with limit_torch_threads(self.model.estimate_multiply_adds(batch.X[:size, 0])):
             for part in iter_chunks(batch, size):
                 # The mean of each network: the gradient of their sum is each network's own gradient.
                 mean = self._losses(part).sum(0) / self.batches.batch

@@ -9,7 +9,7 @@ from ddpn.networks.heads import Head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training.batches import MemoryBatches, StreamBatches, TensorRows
 from ddpn.networks.training.config import Runtime, TrainingConfig
-from ddpn.runtime.threads import single_thread, threads_for
+from ddpn.runtime.threads import limit_torch_threads, single_thread
 
 #: Batches of training rows, from memory or from a stream.
 AnyBatches = MemoryBatches | StreamBatches
@@ -29,7 +29,7 @@ def compute_mean_scores(
         if number % runtime.shard.world_size == runtime.shard.rank:
             weight = torch.ones_like(part.y) if part.weight is None else part.weight
             first = part.X[:, 0] if batches.has_separate_rows else part.X
-            with runtime.autocast(config.precision), threads_for(model.estimate_multiply_adds(first)):
+            with runtime.autocast(config.precision), limit_torch_threads(model.estimate_multiply_adds(first)):
                 raw = model.raw(part.X)
             with single_thread():  # many small operations
                 score = _score_rows(model.head, raw, part, config.score)

@@ -5,8 +5,9 @@ Save the arrays of the file `inventory/beams.npz`, in the data folder, like this
     X = ddpn.paper.inputs.pack(clouds, geometry).numpy()
     numpy.savez("inventory/beams.npz", X=X, y=counts, classes=["bottle", "can"])
 
-`clouds` is a list of arrays with shape (points, 3), one per beam. `geometry` has the number of each beam's geometry
-class, and `counts` its number of products. `classes` has the names of the geometry classes 0, 1, ...; it is optional.
+A beam is the point cloud of one slot of a shelf. `clouds` is a list of arrays with shape (points, 3), one per beam.
+`geometry` has the geometry class of each beam, as a number 0, 1, ... `counts` has the number of products of each beam.
+`classes` has the names of the geometry classes; it is optional.
 """
 
 import zipfile
@@ -22,7 +23,7 @@ SOURCE = SOURCES["inventory"]
 
 
 def inventory() -> Dataset:
-    """Load the point clouds and product counts in `inventory/beams.npz`, and split them 70/10/20."""
+    """Load point clouds of shelves and their numbers of products from `inventory/beams.npz`; split them 70/10/20."""
     path = data_folder() / SOURCE.files[0]
     if not path.is_file():
         raise InputError(
@@ -46,9 +47,9 @@ def inventory() -> Dataset:
 
 
 def _check_classes(numbers: np.ndarray, names: np.ndarray | None, path: str) -> tuple[str, ...]:
-    """Raise an `InputError` if a class number has no name; return the names of all geometry classes.
+    """Return the names of all geometry classes; raise an `InputError` if a point cloud has a class without a name.
 
-    `numbers` is the class number of each beam. If `names` is None, classes are named by their numbers.
+    `numbers` has the class number of each point cloud. If `names` is None, classes are named by their numbers.
     """
     class_names = np.arange(numbers.max(initial=0) + 1).astype(int) if names is None else names
     bad = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(class_names)))

@@ -1,4 +1,4 @@
-"""`Dataset`: the inputs, counts and split of a data set. Also functions that read and check its files."""
+"""`Dataset`: the inputs, counts and split of a data set. Also defines functions that read and check its files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ PARTS = ("train", "validation", "test")
 
 
 class Split(NamedTuple):
-    """The row numbers of the training, validation and test rows. Every row is in exactly one of them.
+    """The row numbers of the training, validation and test rows. Every row is in exactly one of the three arrays.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Dataset:
     name : str
         The name of the data set.
     X : polars DataFrame or Tensor
-        The inputs: a table, or packed beams of point clouds.
+        The inputs: a table, or a tensor of point clouds in the format of `ddpn.paper.inputs.pack`.
     y : array of int
         The counts.
     split : Split
@@ -93,10 +93,10 @@ class Dataset:
     sample : bool
         Whether the data set has only some rows of the public file.
     encodings : mapping
-        The feature sets by name. Each is a function that converts the table and the row numbers of its training rows
-        to numeric inputs.
+        The feature sets by name. Each is a function that computes numeric inputs from the table `X` and the row numbers
+        of the training rows.
     root : Path, optional
-        The folder of the image files, whose paths are a column of `X`.
+        The folder of the image files. A column of `X` has their paths, relative to this folder.
     classes : tuple of str
         The names of the geometry classes 0, 1, ... of point clouds.
     """
@@ -122,7 +122,7 @@ class Dataset:
         return len(self.y)
 
     def features(self, name: str = "raw") -> Any:
-        """Return the inputs of all rows, as they are in the file or encoded as numbers.
+        """Return the inputs of all rows: those in the file, or numeric inputs that are computed from them.
 
         Parameters
         ----------

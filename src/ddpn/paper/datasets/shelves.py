@@ -51,7 +51,7 @@ class Geometry:
     """A class of products, such as bottles: its shape, and the ranges from which product sizes are drawn.
 
     `width` and `height` are ranges in metres; `depth` is a range of multiples of the width. `top` describes a narrower
-    upper part, such as the neck of a bottle, by its shares of the product's height, width and depth.
+    upper part, such as the neck of a bottle: its height, width and depth, as shares of those of the product.
     """
 
     is_round: bool
@@ -72,10 +72,14 @@ GEOMETRIES = {
 class Scene(NamedTuple):
     """One simulated slot: its products, its front opening, and the position of the camera.
 
-    There are `products` equal products of the geometry class number `geometry`, each with the size `width`, `depth` and
-    `height`. `x` and `z` are the coordinates of their vertical axes, from front to back; only the first `products`
-    elements are used. The opening is `slot` wide and `opening` high. `eye` is the camera's position (x, y, z). The
-    origin is the middle of the lower edge of the opening.
+    - `geometry` is the number of the geometry class of the products.
+    - `products` is the number of products, which have equal sizes: `width`, `depth` and `height`.
+    - `x` and `z` are the coordinates of the products' vertical axes, from front to back. Only the first `products`
+      elements are used.
+    - `slot_width` and `opening_height` are the size of the opening.
+    - `eye` is the camera's position (x, y, z).
+
+    The origin of all coordinates is the middle of the lower edge of the opening.
     """
 
     geometry: int
@@ -83,8 +87,8 @@ class Scene(NamedTuple):
     width: Floats
     depth: Floats
     height: Floats
-    slot: Floats
-    opening: Floats
+    slot_width: Floats
+    opening_height: Floats
     x: Floats
     z: Floats
     eye: Floats
@@ -101,20 +105,20 @@ def draw_scenes(n: int, rng: Generator) -> list[Scene]:
     count = np.ceil(capacity * rng.beta(2.5, 1.5, n)).astype(np.int64)
     slot, opening = width + rng.uniform(*PLAY, n), height + rng.uniform(*CLEARANCE, n)
     x = rng.uniform(-0.5, 0.5, (n, MAX_PRODUCTS)) * (slot - width)[:, None]
-    z = _draw_axes(count, depth, shelf, rng)
+    z = _draw_axis_distances(count, depth, shelf, rng)
     aside, above, away = (rng.uniform(*ends, n) for ends in (ASIDE, ABOVE, AWAY))
     eye = np.stack([aside, height + above, -away], axis=1)
     lengths = (length.astype(np.float32) for length in (width, depth, height, slot, opening, x, z, eye))
     return [Scene(*facts) for facts in zip(geometry, count, *lengths, strict=True)]
 
 
-def _draw_axes(
+def _draw_axis_distances(
     count: NDArray[np.int64], depth: NDArray[np.float64], shelf: NDArray[np.float64], rng: Generator
 ) -> NDArray[np.float64]:
     """Draw the distance of each product's vertical axis from the front of its slot. Shape: (slots, MAX_PRODUCTS).
 
-    Most products stand close together; some have a gap in front of them. `count` is the number of products in each
-    slot, `depth` the depth of one product, and `shelf` the depth of the shelf.
+    Most products stand close together; some have a gap in front of them. Each slot has `count` products of the depth
+    `depth` on a shelf of the depth `shelf`.
     """
     shape = (len(count), MAX_PRODUCTS)
     gaps = rng.exponential(CLOSE, shape) + (rng.random(shape) < HOLES) * rng.uniform(*HOLE, shape)
@@ -132,15 +136,15 @@ def cast_rays(scene: Scene) -> Floats:
     """
     across = (np.arange(COLUMNS, dtype=np.float32) + 0.5) / COLUMNS - 0.5
     up = (np.arange(ROWS, dtype=np.float32) + 0.5) / ROWS
-    x, y = np.tile(across, ROWS) * scene.slot, np.repeat(up, COLUMNS) * scene.opening
+    x, y = np.tile(across, ROWS) * scene.slot_width, np.repeat(up, COLUMNS) * scene.opening_height
     return np.stack([x, y, np.zeros_like(x)], axis=-1) - scene.eye
 
 
 def render(scene: Scene) -> tuple[Floats, Floats]:
-    """Trace the camera's rays; return them with the distance at which each ray meets each product.
+    """Trace the camera's rays. Return the rays, and the distance at which each ray meets each product.
 
-    The rays have shape (pixels, 3) and the distances (products, pixels). A distance is in multiples of the ray's
-    length; it is infinite if the ray misses the product.
+    The rays have the shape (pixels, 3), and the distances have the shape (products, pixels). A distance is a multiple
+    of the ray's length; it is infinite if the ray misses the product.
     """
     rays, kind = cast_rays(scene), list(GEOMETRIES.values())[scene.geometry]
     up, wide, deep = np.array(kind.top, dtype=np.float32)

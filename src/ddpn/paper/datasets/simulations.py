@@ -18,10 +18,10 @@ _MIN_RATE = 1e-12
 
 
 class Reflected(CountDistribution):
-    """The distribution of `top` - Z given Z <= `top`, which turns the long upper tail of Z into a long lower tail.
+    """The distribution of `top` - Z given Z <= `top`. A long upper tail of Z becomes a long lower tail.
 
-    The support is {0, ..., top}. The pmf of Z is proportional to the pmf of `dist` to the power `folds`; with
-    `folds=1`, Z follows `dist`. This power is called the conflation of `folds` copies.
+    The support is {0, ..., top}. With `folds=1`, Z follows `dist`. Otherwise, the pmf of Z is proportional to the pmf
+    of `dist` to the power `folds`; this is called the conflation of `folds` copies of `dist`.
 
     >>> from ddpn.distributions import Poisson
     >>> dist = Reflected(Poisson(2.0), top=30)
@@ -50,12 +50,12 @@ class Reflected(CountDistribution):
         return torch.where(y <= self.top, log_p, -torch.inf)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return 0 and `top`, the ends of the support, which contain all mass for every `depth`."""
+        """Return 0 and `top`, the ends of the support. They contain all mass, so `depth` has no effect."""
         first = torch.zeros_like(self._table[..., 0])
         return first, first + self.top
 
     def rows(self, index: Tensor) -> "Reflected":
-        """Select elements along the first batch axis."""
+        """Select distributions along the first batch axis."""
         new = object.__new__(Reflected)
         new._table = self._table[index]
         CountDistribution.__init__(new, new._table.shape[:-1], self._check)
@@ -118,7 +118,7 @@ def _tensor(x: ArrayLike) -> Tensor:
 
 
 def wave(x: ArrayLike) -> CountDistribution:
-    """Return the distribution of 30 - Z, where Z is the conflation of five Poisson(10 sin x + 10).
+    """Return the distribution of 30 - Z. The pmf of Z is the normalised fifth power of that of Poisson(10 sin x + 10).
 
     It is shown in Figure 1 and derived in Appendix B.3 of the paper. Z is conditioned on Z <= 30, because P(Z > 30) is
     at most 1.7e-7 (at sin x = 1).

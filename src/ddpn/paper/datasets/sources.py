@@ -20,9 +20,14 @@ _RETRIES = 2
 
 @dataclass(frozen=True)
 class Source:
-    """The origin of a data set: its address, license, files and checksums, as read from `catalogue.toml`.
+    """The origin of a data set, as read from `catalogue.toml`.
 
-    The comments in that file explain the fields.
+    - `loader` is the function that loads the data set, and `url` is an address or a package.
+    - `files` are paths in the data folder. At least one of these files is needed. The first one can be downloaded if
+      its checksum `sha256` and its `size` in bytes are known.
+    - `archive` is the checksum of the zip archive at `url`, if the file is in an archive.
+    - `unverified` is True if the first file can be downloaded although its checksum is not known.
+    - `rows` is the number of rows that the paper has.
     """
 
     loader: str
@@ -37,9 +42,9 @@ class Source:
     rows: int = 0
 
     def describe_rows(self, n: int, noun: str) -> str:
-        """Return a sentence that compares `n`, the number of loaded rows, with the paper's; "" if they are equal.
+        """Return a phrase that compares `n`, the number of loaded rows, with the number in the paper's data.
 
-        `noun` names the rows, such as "images".
+        `noun` names the rows, such as "images". If the numbers are equal, return "".
         """
         if n == self.rows:
             return ""
@@ -63,7 +68,8 @@ def data_folder() -> Path:
 def fetch(source: Source) -> Path:
     """Download the first file of a data set if it is missing, and return its path.
 
-    If the checksum is known, it is verified on every call. A lock makes other processes wait for a running download.
+    If its checksum is known, the file is verified on every call. If another process is downloading the file, wait for
+    it.
     """
     path = data_folder() / source.files[0]
     if not path.is_file():

@@ -59,7 +59,10 @@ def rand_health() -> Dataset:
 
 
 def _make_dataset(name: str, table: "polars.DataFrame", target: str, **fields: Any) -> Dataset:
-    """Make a `Dataset` from a table whose column `target` has the counts; `fields` are its other fields."""
+    """Make a `Dataset` from a table: `target` is the column of counts, and the other columns are the inputs.
+
+    `fields` are further fields of the `Dataset`.
+    """
     y, source = as_counts(table[target], target), SOURCES[name]
     return Dataset(name, table.drop(target), y, split(len(y)), source.license, source.citation, **fields)
 
@@ -118,7 +121,8 @@ def bike_sharing() -> Dataset:
     The columns casual and registered, which sum to the target, the row number and the date are left out.
 
     Feature sets are "raw" (12 columns) and "authors": the 15 inputs of the paper's code, standardised by all rows. In
-    these, cyclic columns have the same encoding at both ends: hours 0 and 23, months 1 and 12, seasons 1 and 4.
+    these inputs, the smallest and the largest value of a cyclic column have the same encoding: hours 0 and 23, months 1
+    and 12, seasons 1 and 4.
     """
     table = read_columns(fetch(SOURCES["bike_sharing"]), numbers=(*_RENTAL, "cnt"))
     return _make_dataset("bike_sharing", table, "cnt", encodings={"authors": _encode_rentals_as_authors})

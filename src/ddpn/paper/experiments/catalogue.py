@@ -37,10 +37,13 @@ _IRRELEVANT = ("at_once",)
 class Method:
     """A method of an experiment: a likelihood, and how its parameters depend on the inputs.
 
-    `head` is the name of the likelihood in `ddpn.networks.heads`, `options` are its arguments, and `label` is the
-    method's name in tables. `hidden` are the widths of the hidden layers; None means those of the experiment. With
-    `hidden=()` the method is a GLM. It is trained like a network, as in the paper, unless `exact` is True; then it is
-    fitted by maximum likelihood. With `dispersion="constant"`, all rows have the same dispersion.
+    - `label` is the name of the method in tables.
+    - `head` is the name of the likelihood in `ddpn.networks.heads`, and `options` are its arguments.
+    - `hidden` are the widths of the hidden layers; None means those of the experiment. With `hidden=()`, the method is
+      a GLM.
+    - `exact` is True for a GLM that is fitted by maximum likelihood. Otherwise a GLM is trained like a network, as in
+      the paper.
+    - `dispersion` is "constant" if all rows have the same dispersion.
     """
 
     name: str
@@ -61,13 +64,14 @@ class Method:
 class TrainingSettings:
     """The settings with which networks are trained; most are those of `ddpn.networks.training.TrainingConfig`.
 
-    The training length is set by `epochs`, or by `steps` if the data set is smaller than the paper's. `initial_gamma`
-    is the initial value of gamma (Appendix A.4). `accumulate` is the number of pieces in which the gradient of a batch
-    is computed. `at_once` is the number of networks that are trained together; None trains all together.
-
-    Each network keeps the weights of its epoch with the lowest validation `score`, which is the loss in the paper.
-    `snapshots` are additional weights to save: an integer means those at the end of that epoch, and "crps" or "nll"
-    those of each network's best epoch by that score.
+    - The length of the training is set by `epochs`, or by `steps` if the data set is smaller than the paper's.
+    - `accumulate` is the number of parts into which a batch is divided to compute its gradient.
+    - `at_once` is the number of networks that are trained together; None trains all together.
+    - `initial_gamma` is the initial value of gamma (Appendix A.4).
+    - `score` selects the best epoch: each network keeps the weights of the epoch with the lowest validation score. In
+      the paper, the score is the loss.
+    - `snapshots` are additional weights to save. A number means the weights at the end of that epoch. "crps" or "nll"
+      means the weights of the epoch in which this validation score of the network is lowest.
 
     As in the paper, the optimiser is AdamW with a cosine schedule, without weight averaging or gradient clipping. Only
     `n_networks` and `seed`, which the command line sets, are validated here.
@@ -94,8 +98,8 @@ class TrainingSettings:
         seed_is_valid = is_integer(self.seed) and 0 <= self.seed <= _LARGEST_SEED
         check_number("seed", self.seed, f"an integer from 0 to {_LARGEST_SEED}", seed_is_valid)
 
-    def epochs_for(self, rows: int) -> int:
-        """Return the number of epochs; if it is not set, compute it from `steps` and the number of training rows."""
+    def compute_epochs(self, rows: int) -> int:
+        """Return `epochs` if it is set, else the number of epochs in which `rows` training rows give `steps` steps."""
         per_epoch = max(1, rows // min(self.batch_size, rows))
         return self.epochs or max(1, round((self.steps or 0) / per_epoch))
 
@@ -109,14 +113,15 @@ _UNTRAINED = TrainingSettings(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, 
 class Experiment:
     """An experiment of the paper, as declared in one file of the catalogue.
 
-    - `paper` names the tables and figures of the paper that it repeats, and `minutes` is the time it takes.
-    - The rows come from the data set `data` or the simulation `simulation`. `ood` names a data set of
-      out-of-distribution rows, which the runs predict as well.
+    - `paper` names the tables and figures of the paper that the experiment repeats. `minutes` is its run time.
+    - `data` or `simulation` is the source of the rows. `ood` names a data set of out-of-distribution rows, for which
+      predictions are made as well.
     - The methods use `backbone`, or an MLP if it is None, and the settings `training`. `grid` has the settings that
       vary between runs, with their values.
     - `reference` says which of the paper's numbers to show in tables, and `figures` are the names of functions that
       draw figures. An experiment without methods has only figures.
-    - `ddpn reproduce all` skips experiments with `in_all=False`, which need data or machines that few people have.
+    - `in_all` is False for experiments that need data or machines that few people have. `ddpn reproduce all` skips
+      them.
     """
 
     name: str
@@ -177,13 +182,13 @@ class Run:
 
     @property
     def head(self) -> "Head":
-        """The likelihood, with the options of the method and of this point of the grid."""
+        """The likelihood, with the options of the method and the settings of this point of the grid."""
         options = {key: value for key, value in self.point.items() if key not in TRAINING}
         return make_head(self.method.head, **{**self.method.options, **options})
 
     @property
     def training(self) -> TrainingSettings:
-        """The training settings of the experiment, with changes by the method and by this point of the grid."""
+        """The training settings of the experiment, except for those that the method or this point of the grid sets."""
         changes = {key: value for key, value in self.point.items() if key in TRAINING}
         if self.method.hidden is not None:
             changes["hidden"] = self.method.hidden
@@ -191,16 +196,16 @@ class Run:
 
     @property
     def projection_inputs(self) -> list[str]:
-        """The inputs from which the output layer computes each raw output: "features", "detached" or "constant".
+        """For each raw output of the network, the kind of inputs from which the output layer computes it.
 
-        `ddpn.networks.model.Projection` explains these words.
+        The kinds are "features", "detached" and "constant", which `ddpn.networks.model.Projection` explains.
         """
         head = self.head
         constant = head.dispersion_outputs if self.method.dispersion == "constant" else ()
         return ["constant" if number in constant else what for number, what in enumerate(head.projection_inputs)]
 
     def as_dict(self) -> JsonObject:
-        """Return all settings on which the results depend, ready for JSON; a run is repeated when they change."""
+        """Return all settings on which the results depend, ready for JSON. If they change, the run is repeated."""
         source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
         common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
         if self.method.dispersion != "predicted":
@@ -223,7 +228,7 @@ _CATALOGUE, _REFERENCE = (files(__package__) / folder for folder in ("catalogue"
 _METHODS = "methods"
 
 
-def names() -> list[str]:
+def list_names() -> list[str]:
     """Return the names of all experiments."""
     paths = [Path(entry.name) for entry in _CATALOGUE.iterdir()]
     return sorted(path.stem for path in paths if path.suffix == ".toml" and path.stem != _METHODS)
@@ -235,14 +240,19 @@ def build_listing() -> Table:
     for heading in ("experiment", "what it shows", "in the paper", "needs", "network"):
         table.add_column(heading, no_wrap=heading == "experiment", overflow="fold")
     table.add_column("minutes", justify="right")
-    for name in names():
-        described = experiment(name)
+    for name in list_names():
+        described = read_experiment(name)
         needs = f"data set {described.data['name']}" if described.data else "nothing"
         if described.simulation:
             needs = f"simulated ({described.simulation['name']})"
         # A file that shows the runs of another experiment has a separate title.
         table.add_row(
-            name, read(name)["title"], described.paper, needs, _describe_network(described), f"{described.minutes:g}"
+            name,
+            read_toml(name)["title"],
+            described.paper,
+            needs,
+            _describe_network(described),
+            f"{described.minutes:g}",
         )
     table.caption = "Minutes on two CPU cores; 600 or more are estimates for experiments that need a GPU."
     return table
@@ -258,7 +268,7 @@ def _describe_network(described: Experiment) -> str:
     return f"{' '.join(filter(None, [backbone.get('name', ''), pretrained]))} MLP {head}".strip()
 
 
-def select(
+def select_experiments(
     chosen: Sequence[str],
     *,
     only: Sequence[str] = (),
@@ -270,7 +280,7 @@ def select(
     The name "all" stands for every experiment with `in_all=True`. `quick` shortens the training. `only` lists methods
     to run; a method that no selected experiment has raises a `ConfigError`.
     """
-    valid_names = [*names(), EVERY]
+    valid_names = [*list_names(), EVERY]
     if not chosen:
         raise ConfigError(
             f"NAME must be one or more of {', '.join(valid_names)}. The list of experiments describes them."
@@ -278,12 +288,12 @@ def select(
     for name in chosen:
         check_choice("NAME", name, valid_names)
     all_experiments = (
-        [candidate for candidate in map(experiment, names()) if candidate.in_all] if EVERY in chosen else []
+        [candidate for candidate in map(read_experiment, list_names()) if candidate.in_all] if EVERY in chosen else []
     )
     # Keyed by the experiment's own name, because several files may show the runs of one experiment.
     selected = {
         candidate.name: candidate
-        for candidate in [*all_experiments, *(experiment(name) for name in chosen if name != EVERY)]
+        for candidate in [*all_experiments, *(read_experiment(name) for name in chosen if name != EVERY)]
     }
     for method in only:
         check_choice(
@@ -295,42 +305,43 @@ def select(
     return [candidate.with_training(**training) for candidate in shorter]
 
 
-def read(name: str) -> JsonObject:
+def read_toml(name: str) -> JsonObject:
     """Read the TOML file of an experiment."""
     return tomllib.loads((_CATALOGUE / f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, str], float]:
-    """Read one of the paper's tables from the folder `reference`, as numbers by (kind, method, metric).
+def read_reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, str], float]:
+    """Read one of the paper's tables from the folder `reference`, as a dict from (kind, method, metric) to a number.
 
-    The kind is "single" or "ensemble" for a network or an ensemble, or "" in a table without kinds. `dataset` selects
-    the rows of one data set, if the table has several.
+    The kind is "single" for the mean over single networks, "ensemble" for an ensemble, or "" if the table does not
+    distinguish them. If the table has several data sets, `dataset` selects one.
     """
     rows = list(csv.DictReader((_REFERENCE / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
     selected = [row for row in rows if "dataset" not in row or row["dataset"] == dataset]
     return {(row.get("kind", ""), row["method"], row["metric"]): float(row["mean"]) for row in selected}
 
 
-def methods() -> dict[str, Method]:
+def read_methods() -> dict[str, Method]:
     """Read all methods, by name."""
-    return {name: Method(name, **_with_tuples(row)) for name, row in read(_METHODS).items()}
+    return {name: Method(name, **_with_tuples(row)) for name, row in read_toml(_METHODS).items()}
 
 
-def experiment(name: str) -> Experiment:
+def read_experiment(name: str) -> Experiment:
     """Read an experiment by name."""
-    return parse(check_choice("experiment", name, names()), read(name))
+    return parse_experiment(check_choice("experiment", name, list_names()), read_toml(name))
 
 
-def parse(name: str, content: JsonObject) -> Experiment:
+def parse_experiment(name: str, content: JsonObject) -> Experiment:
     """Convert the content of a TOML file to the experiment `name`.
 
-    A file with the key `of` refers to another experiment: its runs are shown under a second name.
+    If the content has the key `of`, it is the name of another experiment. That experiment is returned, but with the
+    `paper` of this content: the same runs are shown as other tables and figures of the paper.
     """
     if "of" in content:
-        return replace(experiment(content["of"]), paper=content["paper"])
+        return replace(read_experiment(content["of"]), paper=content["paper"])
     declared: JsonObject = _with_tuples(content)
     if "training" in content:
-        methods_by_name = methods()
+        methods_by_name = read_methods()
         declared["methods"] = tuple(methods_by_name[method_name] for method_name in content["methods"])
         declared["training"] = TrainingSettings(**_with_tuples(content["training"]))
         declared["grid"] = _with_tuples(content.get("grid", {}))

@@ -28,7 +28,7 @@ def style() -> AbstractContextManager[None]:
 def new_figure(size: tuple[float, float]) -> "Figure":
     """Return an empty figure with this size in inches.
 
-    It is made without pyplot, which would open windows and keep global state.
+    Pyplot is not used, because it would open windows and keep global state.
     """
     import matplotlib.figure
 
@@ -45,7 +45,7 @@ def make_axes(rows: int, columns: int, size: tuple[float, float], **options: Any
 
 
 def draw_legend_below(figure: "Figure", axes: Iterable["Axes"], columns: int) -> None:
-    """Draw one legend below all panels, with every distinct label once."""
+    """Draw one legend below all panels, in `columns` columns, with every distinct label once."""
     entries: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):

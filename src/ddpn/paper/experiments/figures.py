@@ -98,14 +98,14 @@ def wave(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _write_scores(ax: "Axes", run: FinishedRun) -> None:
-    """Write the ensemble's MAE and CRPS, by the paper's rules, into the upper left corner of a panel."""
+    """Write the MAE and CRPS of the ensemble, computed as in the paper, into the upper left corner of a panel."""
     scores = run.result["scores"]["paper"]["ensemble"]
     text = f"MAE {scores['mae'][0]:.3f}\nCRPS {scores['crps'][0]:.3f}"
     ax.text(0.04, 0.97, text, transform=ax.transAxes, va="top", fontsize=8)
 
 
 def recovery(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 3: networks with the likelihood of the simulation and with the Double Poisson, against the truth."""
+    """Draw Figure 3: predictions with the simulation's likelihood and with the Double Poisson, and the truth."""
     well_specified = (experiment.simulation or {})["name"]
     runs = find_runs(experiment, out, (well_specified, "ddpn", "exact_ddpn"), needed=2)
     simulation, x = _simulate(experiment)
@@ -137,7 +137,11 @@ def beta(experiment: Experiment, out: Path) -> "Figure":
 
 
 def gamma(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figures 8 and 9: like Figure 6, with two rows per beta and one column per initial value of gamma."""
+    """Draw Figures 8 and 9: predicted mu and gamma during training, for several values of beta and initial gammas.
+
+    There are two rows per beta, for mu and gamma, and one column per initial value of gamma. Each line is one network
+    at one snapshot of its training.
+    """
     blocks: dict[str, list[tuple[str, FinishedRun]]] = {}
     for run in find_finished_runs(experiment, out, glms=False):
         title = f"β = {run.head.options['beta']:g}, γ starts at {run.point['initial_gamma']:g}"
@@ -148,8 +152,8 @@ def gamma(experiment: Experiment, out: Path) -> "Figure":
 def _draw_trainings(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, FinishedRun]]]) -> "Figure":
     """Draw how mu and gamma change during training, for several runs.
 
-    The figure shows whether networks fit the isolated points or explain them by a small gamma. `blocks` are lists of
-    titles and runs. Each block has a row of panels for mu and one for gamma, and each run in it has a column.
+    The figure shows whether networks fit the isolated points or explain them by a small gamma. Each block is a list of
+    pairs (title, run). It has two rows of panels, the upper for mu and the lower for gamma, with one column per run.
     """
     columns = max(map(len, blocks))
     size = (1.2 + 2.6 * columns, 0.9 + 4.0 * len(blocks))
@@ -236,8 +240,8 @@ def epsilon_wide(experiment: Experiment, out: Path) -> "Figure":
 def _compute_deviations(means: torch.Tensor, variances: torch.Tensor) -> dict[str, torch.Tensor]:
     """Compute the errors of Efron's approximate mean (epsilon_1) and variance (epsilon_2) of a Double Poisson.
 
-    The errors are absolute differences from the exact moments, in arrays with shape (variances, means). On the paper's
-    grid they differ by at most 3e-7 from the paper's values, which are sums of 100 terms.
+    The errors are absolute differences from the exact moments, in arrays with shape (variances, means). The paper
+    computes the moments by sums of 100 terms. On the paper's grid, this changes the errors by at most 3e-7.
     """
     variance, mean = torch.meshgrid(variances, means, indexing="ij")
     dist = DoublePoisson(mean, mean / variance)  # by Efron's approximations

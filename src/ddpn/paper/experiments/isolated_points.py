@@ -1,4 +1,4 @@
-"""Measure, during a training, how well the networks of a run fit the isolated point (Figures 6, 8 and 9)."""
+"""Measure how well networks fit the isolated point, at several epochs of the training (Figures 6, 8 and 9)."""
 
 from typing import NamedTuple
 
@@ -13,10 +13,13 @@ MAX_MU_ERROR = 2.0
 
 
 class IsolatedPointFit(NamedTuple):
-    """The predicted mu of each network at the rightmost isolated point, at several epochs of the training.
+    """The mu that each network predicts at the rightmost isolated point, at several epochs of the training.
 
-    The point is at `x`, with the true mu `truth`. `mu` has the shape (epochs, networks). `snapshots` has the name of
-    each epoch's weights, an argument of `FinishedRun.predict`; None means the end of the training.
+    - `x` is the input of the point, and `truth` its count, which mu should equal.
+    - `epochs` are the numbers of the epochs.
+    - `snapshots` has the name of the weights at each epoch, as in `FinishedRun.predict`. None means the end of the
+      training.
+    - `mu` has the predictions, with shape (epochs, networks).
     """
 
     x: float
@@ -27,7 +30,7 @@ class IsolatedPointFit(NamedTuple):
 
     @property
     def shares(self) -> list[float]:
-        """The share of networks that fit the point at each epoch: their mu is within `MAX_MU_ERROR` of the truth."""
+        """For each epoch, the share of networks whose mu is within `MAX_MU_ERROR` of `truth`."""
         return [float(share) for share in (np.abs(self.mu - self.truth) < MAX_MU_ERROR).mean(axis=1)]
 
 

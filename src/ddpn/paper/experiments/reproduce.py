@@ -28,7 +28,7 @@ _AGAIN = {"changed": "its settings or rows have changed", "damaged": "its files 
 
 
 def count_simultaneous_runs(jobs: int | None, device: str) -> int:
-    """Return the number of runs to do at the same time.
+    """Return the number of runs to execute at the same time.
 
     This is `jobs` if it is given. By default it is one per core on a CPU, and 1 on a GPU. Under torchrun it is 1,
     because all processes share each training.
@@ -49,13 +49,14 @@ def reproduce(
     device: str,
     jobs: int | None = None,
 ) -> bool:
-    """Do the runs of experiments that are not finished, write tables and figures; return True if all succeeded.
+    """Execute the unfinished runs of experiments, and write tables and figures; return True if all succeeded.
 
     `only` lists the methods to run; if it is empty, all methods are run. The tables and figures show every finished
-    method, and the tables are printed. If an experiment fails, the error is printed and the next experiment begins.
-    After Ctrl-C, tables and figures of the current experiment are written before the `KeyboardInterrupt` is raised;
-    finished runs and checkpoints stay on disk. `jobs` is the number of simultaneous runs (see
-    `count_simultaneous_runs`).
+    method, and the tables are printed. `jobs` is the number of simultaneous runs (see `count_simultaneous_runs`).
+
+    If an experiment fails, the error is printed and the next experiment begins. After Ctrl-C, the tables and figures of
+    the current experiment are written before the `KeyboardInterrupt` is raised. Finished runs and checkpoints stay on
+    disk.
     """
     # Under torchrun, every process takes part in every training, but only one prints and writes.
     is_main, succeeded = int(os.environ.get("RANK", "0")) == 0, True
@@ -65,7 +66,7 @@ def reproduce(
         runs = [run for run in experiment.runs() if not only or run.method.name in only]
         try:
             with lock(out / experiment.name / ".lock", wait=False, busy=_BUSY) if is_main else nullcontext():
-                succeeded &= _run(experiment, runs, out, device, jobs, console)
+                succeeded &= _run_unfinished(experiment, runs, out, device, jobs, console)
         except (DDPNError, OSError) as error:
             message = describe_os_error(error) if isinstance(error, OSError) else str(error)
             console.out(f"{experiment.name}: {message}", highlight=False)
@@ -76,8 +77,10 @@ def reproduce(
     return succeeded
 
 
-def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console) -> bool:
-    """Do those of `runs` that are not finished; return True if all succeeded."""
+def _run_unfinished(
+    experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console
+) -> bool:
+    """Execute the runs in `runs` that are not finished; return True if all succeeded."""
 
     def say(line: str) -> None:
         console.out(f"{experiment.name}: {line}", highlight=False)
@@ -101,10 +104,10 @@ def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jo
 def execute_all(
     runs: Sequence[Run], parts: ExperimentRows, out: Path, device: str, jobs: int, say: Callable[[str], None]
 ) -> bool:
-    """Do `runs`, `jobs` at a time in processes with one thread each; return True if all succeeded.
+    """Execute `runs` in processes with one thread each, `jobs` at a time; return True if all succeeded.
 
-    If a run fails, the others continue. Each run writes to its own folder, from which an interrupted training resumes.
-    `say` is called with a line of text when a run begins or ends.
+    `parts` has the rows of the experiment. If a run fails, the others continue. Each run writes to its own folder, from
+    which an interrupted training resumes. `say` is called with a line of text when a run begins or ends.
     """
     succeeded = True
     todo = [Job(run.name, _execute, (run, str(out), device)) for run in runs]

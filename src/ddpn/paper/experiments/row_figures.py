@@ -51,7 +51,10 @@ def find_quantile_rows(counts: Tensor) -> list[int]:
 
 
 def check_rows(run: FinishedRun, counts: Tensor, test_counts: np.ndarray) -> None:
-    """Raise an `InputError` unless `counts`, those that the run was tested on, are the first of `test_counts`."""
+    """Raise an `InputError` unless `counts` equal the first counts of `test_counts`.
+
+    `counts` are those on which the run was tested, and `test_counts` are those of the data set's test rows today.
+    """
     if len(counts) > len(test_counts) or not np.array_equal(counts.numpy(), test_counts[: len(counts)]):
         raise InputError(f"The data has changed since {run.folder} was tested on it. Run it again.")
 
@@ -78,9 +81,9 @@ def draw_prediction(
 ) -> None:
     """Draw the predicted distributions of a row in the paper's style: the networks in grey, the ensemble in `color`.
 
-    `networks` is a batch of distributions, one per network. With `single`, only the first network is drawn, in `color`.
-    Count distributions are drawn as pmfs with markers, and Gaussians as densities. An ensemble of Gaussians is drawn as
-    one Normal with the mixture's mean and variance. The x axis includes the count `highest`.
+    `networks` is a batch of distributions, one per network. If `single` is True, only the first network is drawn, in
+    `color`. Count distributions are drawn as pmfs with markers, and Gaussians as densities. An ensemble of Gaussians is
+    drawn as one Normal with the mixture's mean and variance. The x axis extends at least to the count `highest`.
     """
     is_normal = isinstance(networks, Normal)
     whole: Mixture | Normal = Mixture(networks)
@@ -104,12 +107,12 @@ def image_pmfs(experiment: Experiment, out: Path) -> "Figure":
 
 
 def image_pmfs_single(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figures 10 to 19: the same images, next to the prediction of each method's first network."""
+    """Draw Figures 10 to 19: the images of Figure 4, each next to the prediction of each method's first network."""
     return _draw_images(experiment, _find_runs_in_paper_order(experiment, out), _FIRST_SINGLE, single=True)
 
 
 def image_pmfs_ensembles(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figures 20 to 29: the same images, next to the predictions of each method's ensemble."""
+    """Draw Figures 20 to 29: the images of Figure 4, each next to the predictions of each method's ensemble."""
     return _draw_images(experiment, _find_runs_in_paper_order(experiment, out), _FIRST_ENSEMBLE, single=False)
 
 
@@ -122,8 +125,8 @@ def _draw_images(
 ) -> "Figure":
     """Draw three test images with their predictions, one row of panels per run; a star marks the true count.
 
-    With `single`, only the first network of each run is shown. `first_figure` is the number in the paper of the first
-    method's figure, from which the numbers in the titles follow; None shows no numbers.
+    If `single` is True, only the first network of each run is shown. `first_figure` is the number, in the paper, of the
+    first method's figure. The titles show the number of each method's figure, or no numbers if `first_figure` is None.
     """
     source, data = experiment.data or {}, load((experiment.data or {})["name"])
     counts = read_predictions(runs[0].folder)["y"]
@@ -148,7 +151,7 @@ def _draw_images(
 def pathologies(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 5: the predicted cdfs of a Gaussian network and of a Double Poisson network for two patients.
 
-    The Gaussian has the most mass below 0 for the first patient, and the least for the second.
+    The patients are those for whom the Gaussian predicts the largest and the smallest probability below 0.
     """
     runs = find_runs(experiment, out, _CDFS, needed=2)
     raws, y = [read_predictions(run.folder)["raw"][:, 0] for run in runs], read_predictions(runs[0].folder)["y"]
@@ -204,9 +207,10 @@ def beams(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _draw_points(ax: "Axes", points: np.ndarray, axes_shown: tuple[int, int]) -> None:
-    """Draw points, projected to two of the axes x, y, z, with the same scale on both; `axes_shown` has their numbers.
+    """Draw points in space, projected to two of the axes x, y and z, with the same scale on both.
 
-    Points far from the camera are lighter.
+    `axes_shown` has the numbers of the horizontal and the vertical axis: 0, 1 or 2 for x, y or z. Points far from the
+    camera are lighter.
     """
     x, y = (points[:, side] for side in axes_shown)
     depth = points[:, 2]
@@ -237,7 +241,7 @@ def ood_pmfs(experiment: Experiment, out: Path) -> "Figure":
 
 
 def ood_densities(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 31: like Figure 30, for ensembles of Gaussians."""
+    """Draw Figure 31: the densities that ensembles of Gaussians predict for the texts of Figure 30."""
     return _draw_texts(experiment, out, is_continuous=True)
 
 
@@ -290,7 +294,7 @@ def ood_variances(experiment: Experiment, out: Path) -> "Figure":
     lines = -(-len(runs) // columns)
     figure, axes = make_axes(lines, columns, (0.8 + 2.2 * columns, 0.8 + 2.0 * lines))
     for ax, one in zip(axes.flat, runs, strict=False):
-        _draw_variances(ax, *one.variances)
+        _draw_variances(ax, one.test_variances, one.ood_variances)
         ax.set_title(one.run.label)
     for empty in axes.flat[len(runs) :]:
         empty.remove()

@@ -1,7 +1,7 @@
 """Load the rows of an experiment, make its network, and compute the outputs of its frozen layers once.
 
-A network that is fine-tuned consists of a frozen part, the trunk, and a trained part, the tail. Outputs of the trunk
-are called features.
+A fine-tuned network consists of a frozen part, the trunk, and a trained part, the tail. The outputs of the trunk are
+called features.
 """
 
 import os
@@ -35,7 +35,8 @@ _MAX_MEMORY_SHARE = 0.4
 def make_network(experiment: Experiment, width: int, n_networks: int, hidden: tuple[int, ...], classes: int = 0) -> Any:
     """Make the backbone of an experiment, or an MLP with `width` inputs if it declares none.
 
-    `hidden` are the widths of the hidden layers, and `classes` is the number of geometry classes of point clouds.
+    `hidden` are the widths of the hidden layers. `classes` is the number of geometry classes, which are an input of the
+    backbone of point clouds; it is 0 for other data.
     """
     if experiment.backbone is None:
         return MLP(n_in=width, hidden=hidden, n_networks=n_networks)
@@ -84,13 +85,14 @@ TEST_SEED = 7
 class ExperimentRows(NamedTuple):
     """The training, validation and test rows of an experiment.
 
-    - `validation` may be None; then a training keeps the weights of its last epoch.
-    - `truth` is the true distribution of the test counts of a simulation.
+    - `validation` is None if there are no validation rows. Networks then keep the weights of their last epoch.
+    - `note` is a remark about the rows.
+    - `truth` has the true distributions of the test counts if the rows are simulated; otherwise it is None.
     - `ood` has the inputs of out-of-distribution rows, which have no counts.
     - `augment` is a random transformation of training inputs.
+    - `cached` is True if the inputs of all rows were replaced by features, the outputs of the network's frozen layers.
     - `classes` is the number of geometry classes of point clouds.
-    - `cached` is True if inputs were replaced by features of the network's frozen part; `source` then has the checksums
-      of the original rows.
+    - `source` has the checksums of the rows before their inputs were replaced by features.
     """
 
     train: TensorRows
@@ -106,7 +108,10 @@ class ExperimentRows(NamedTuple):
 
     @property
     def identity(self) -> list[int]:
-        """The checksums of the original rows. Features have none, because their rounding depends on the machine."""
+        """The checksums of the rows, as they were before any features were computed from them.
+
+        Features have no checksums, because their rounding depends on the machine.
+        """
         if self.source is not None:
             return list(self.source)
         samples = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
@@ -115,10 +120,11 @@ class ExperimentRows(NamedTuple):
 
 
 def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> ExperimentRows:
-    """Load or simulate the rows of an experiment; if its network has a frozen part, replace the inputs by features.
+    """Load or simulate the rows of an experiment.
 
-    `copies` is the number of processes on this machine that hold the rows at the same time. Features that would not fit
-    into memory that often are not computed.
+    If the network has frozen layers, the inputs are replaced by the outputs of these layers, called features. `copies`
+    is the number of processes on this machine that hold the rows at the same time. If so many copies of the features
+    would not fit into memory, the inputs are not replaced.
     """
     if experiment.simulation is not None:
         parts = _simulate_rows(experiment.simulation["name"])
@@ -136,10 +142,10 @@ def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> E
 def _replace_inputs(
     parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, precision: str, copies: int
 ) -> ExperimentRows:
-    """Replace the inputs of all rows by features, so that these are computed once for all methods, networks and epochs.
+    """Replace the inputs of all rows by features, which are computed once for all methods, networks and epochs.
 
-    Rows are returned unchanged if training inputs are augmented, or if `copies` copies of the features would not fit
-    into memory.
+    Features are the outputs of `trunk`, the frozen layers. The rows are returned unchanged if training inputs are
+    augmented, or if `copies` copies of the features would not fit into memory.
     """
     if parts.augment is not None:
         return parts
@@ -178,9 +184,10 @@ def _floats(values: np.ndarray) -> Tensor:
 
 
 def load_data(source: JsonObject) -> Any:
-    """Load or simulate the data set that an experiment names.
+    """Load or simulate the data set of an experiment.
 
-    An `InputError` is raised if it has too few rows for training, validation and test rows.
+    `source` is the setting `data` of the experiment. An `InputError` is raised if the data set has too few rows for
+    training, validation and test rows.
     """
     if source["name"] == "shelves":
         data = simulate_shelves(source["beams"], max_points=source["points"])
@@ -195,9 +202,10 @@ def load_data(source: JsonObject) -> Any:
 def _convert_dataset(
     data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw", **fields: Any
 ) -> ExperimentRows:
-    """Convert a data set to `ExperimentRows`; `encode` converts the inputs of each part to a tensor.
+    """Convert a data set to `ExperimentRows`.
 
-    `features` is the feature set to use, and `fields` are further fields of `ExperimentRows`.
+    `encode` converts the inputs of the training, validation or test rows to a tensor. `features` is the name of the
+    feature set to use, and `fields` are further fields of `ExperimentRows`.
     """
     parts = {name: data.part(name, features) for name in PARTS}
     rows: Any = {name: CountRows(encode(inputs), _floats(y)) for name, (inputs, y) in parts.items()}
@@ -223,7 +231,7 @@ def _convert_texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
 
 
 def _decode_images(experiment: Experiment, data: Dataset) -> ExperimentRows:
-    """Decode all images of a data set into memory, as inputs; set `augment` if the experiment asks for augmentation."""
+    """Decode all images of a data set into memory. If the experiment asks for augmentation, also set `augment`."""
     source, root = dict(experiment.data or {}), Path(data.root or "")
     augment = partial(auto_augment, group_size=source.get("images_per_policy", 8)) if source["augment"] else None
     return _convert_dataset(

@@ -50,8 +50,8 @@ def run_folder(run: Run, out: Path) -> Path:
 def check_run(folder: Path, run: Run, identity: list[int] | None = None) -> str:
     """Return the state of a run: "missing", "done", "damaged" or "changed".
 
-    A run has "changed" if its settings or rows are no longer those with which it was done. `identity` has the checksums
-    of the rows; if it is None, rows are not compared.
+    A run has "changed" if it was done with other settings or other rows. `identity` has the checksums of the rows; if
+    it is None, rows are not compared.
     """
     try:
         result = read_result(folder)
@@ -102,7 +102,7 @@ class FinishedRun(Run):
         return self.method.label
 
     def distribution(self, raw: Tensor) -> Any:
-        """Convert raw outputs to the predicted distributions of the networks. Shape: (..., M, P) -> (..., M)."""
+        """Convert raw outputs, shape (..., M, P), to the distributions that the M networks predict, shape (..., M)."""
         return self.head(raw.double())
 
     def with_snapshot(self, name: str) -> "FinishedRun":
@@ -110,9 +110,9 @@ class FinishedRun(Run):
         return replace(self, result={**self.result, "scores": self.result["snapshots"][name]})
 
     def predict(self, x: np.ndarray, snapshot: int | str | None = None) -> Any:
-        """Predict the distributions of all networks for new inputs. Shape: (n,) -> (n, M).
+        """Predict the distributions of all M networks for the inputs `x`, shape (n,). The batch shape is (n, M).
 
-        The weights are those at the end of the training, or those of `snapshot`.
+        The weights are those at the end of the training, or those of `snapshot` if it is given.
         """
         if snapshot is None:
             weights, _ = read(self.folder / WEIGHTS)
@@ -155,10 +155,13 @@ def find_runs(experiment: Experiment, out: Path, methods: Sequence[str], needed:
 class Trained(NamedTuple):
     """The result of a training.
 
-    `outputs` has the raw outputs for test rows ("raw") and out-of-distribution rows ("ood"), and `weights` the trained
-    tensors by name. `snapshots` has the weights of each snapshot; `chosen` has the raw outputs for test rows of
-    snapshots that are named by a score. If the networks were trained in groups, names of weights begin with the number
-    of the group.
+    - `outputs` has the raw outputs for the test rows ("raw") and for out-of-distribution rows ("ood", if there are
+      any).
+    - `weights` has the trained tensors by name. If the networks were trained in groups, the names begin with the number
+      of the group.
+    - `history` describes the progress of the training, ready for JSON.
+    - `snapshots` has the weights of each snapshot.
+    - `chosen` has the raw outputs for the test rows, for each snapshot that is named by a score.
     """
 
     outputs: dict[str, Tensor]
@@ -169,10 +172,10 @@ class Trained(NamedTuple):
 
 
 def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> JsonObject:
-    """Do a run: train, predict, score, and write the files to `folder`; return the result that `read_result` reads.
+    """Execute a run: train, predict, score, and write the files to `folder`. Return the scores and settings.
 
-    If several processes share the training, only one of them writes files. On Ctrl-C (KeyboardInterrupt), trained
-    networks and checkpoints stay in `folder`, and the next call resumes from them.
+    `parts` has the rows of the experiment. If several processes share the training, only one of them writes files. On
+    Ctrl-C (KeyboardInterrupt), trained networks and checkpoints stay in `folder`, and the next call resumes from them.
     """
     runtime = Runtime(device)
     config = {"settings": run.as_dict(), "identity": parts.identity}
@@ -223,7 +226,7 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
 
 
 def _delete_checkpoints(folder: Path) -> None:
-    """Delete the files of trained networks and checkpoints, when a run is finished or starts again."""
+    """Delete the trained networks and checkpoints of a run that is finished or must start from the beginning."""
     for path in folder.glob("members-*"):
         path.unlink()
 
@@ -248,14 +251,14 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
 
 
 def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Trained:
-    """Train all networks of a run, `at_once` together, and predict with them.
+    """Train all networks of a run, in groups of `at_once` networks, and predict with them.
 
     Trained networks are saved in `folder` until the run is done, so that an interrupted run can resume.
     """
     settings = run.training
     shared = ("batch_size", "lr", "weight_decay", "warmup", "precision", "accumulate", "score")
     config = TrainingConfig(
-        epochs=settings.epochs_for(len(parts.train)),
+        epochs=settings.compute_epochs(len(parts.train)),
         clip=None,
         ema=0.0,
         seeds=tuple(settings.seed + number for number in range(settings.n_networks)),
@@ -293,10 +296,10 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
 def _train_group(
     run: Run, parts: ExperimentRows, config: TrainingConfig, runtime: Runtime, path: Path
 ) -> tuple[CountModel, JsonObject, dict[int | str, dict[str, Tensor]]]:
-    """Train a group of networks together; return them with their history and the weights of snapshots.
+    """Train a group of networks together. Return the model, its training history, and the weights of its snapshots.
 
-    If the group is already trained, it is read from a file at `path`. An interrupted training resumes from a checkpoint
-    next to this file.
+    The trained group is saved in a file at `path`. If this file exists, it is read instead. An interrupted training
+    resumes from a checkpoint next to this file.
     """
     network = make_network(
         run.experiment, parts.train.X.shape[1], config.n_networks, run.training.hidden, parts.classes
@@ -333,8 +336,8 @@ def _train_group(
 def _predict(model: CountModel, x: Tensor, runtime: Runtime, precision: str, batch: int) -> Tensor:
     """Predict the raw outputs of all networks. Shape: (rows, M, P).
 
-    The inputs of tables are predicted in float64 on the CPU, and other inputs in batches with the device and
-    `precision` of the training.
+    If the inputs are a table, the outputs are computed in float64 on the CPU. Otherwise they are computed in batches of
+    `batch` rows, on the device and with the `precision` of the training.
     """
     if x.dim() == 2 and x.is_floating_point():
         exact = model.cpu().double()

@@ -1,8 +1,8 @@
 """Score the predictions of a run by three protocols, and measure how well its variances detect OOD rows.
 
-"paper" follows the paper. The absolute error is that of the mode for counts, and of the unrounded mean for Gaussians.
-An ensemble of Gaussians is scored as one Normal with the mixture's mean and variance. The precision of a single Double
-Poisson is gamma / mu.
+"paper" follows the paper. The absolute error of a count distribution is that of its mode, and the absolute error of a
+Gaussian is that of its unrounded mean. An ensemble of Gaussians is scored as one Normal with the mixture's mean and
+variance. The precision of a single Double Poisson is gamma / mu.
 
 "ours" treats all methods alike. The absolute error is that of the median, an ensemble is scored as the exact mixture,
 and the precision is 1 / variance.
@@ -29,10 +29,10 @@ from ddpn.storage.contents import JsonObject
 
 
 def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None) -> JsonObject:
-    """Score each network and the ensemble on the counts `y`, by all protocols; return scores by protocol and metric.
+    """Score each network and the ensemble on the counts `y`, by the protocols "paper", "ours" and "rounded".
 
     `dist` has one distribution per row and network, and `y` one count per row. `truth` is the true distribution of the
-    counts of a simulation.
+    counts of a simulation. Return the scores by protocol and metric; "rounded" is used only for Gaussians.
     """
     ensemble, column = Mixture(dist), y.unsqueeze(1)
     whole = Normal(ensemble.mean, ensemble.stddev) if isinstance(dist, Normal) else ensemble
@@ -77,8 +77,12 @@ def _paper(dist: Distribution, y: Tensor) -> dict[str, list[float]]:
 def _compare_with_truth(truth: CountDistribution, ensemble: Mixture, y: Tensor) -> dict[str, float]:
     """Compare an ensemble with the true distribution of simulated counts `y`.
 
-    Return the scores of the true distribution, the ensemble's excess CRPS, the relative error of its aleatoric
-    variance, and its epistemic variance.
+    Return a dict:
+
+    - "crps", "mae": the scores of the true distribution
+    - "crps_gap": the CRPS of the ensemble minus that of the true distribution
+    - "aleatoric_relative_error": the median relative error of the ensemble's aleatoric variance
+    - "epistemic": the median epistemic variance of the ensemble
     """
     relative = (ensemble.aleatoric - truth.variance).abs() / truth.variance.clamp(min=1e-12)
     best = crps(truth, y).double().mean().item()
@@ -110,25 +114,27 @@ ALPHAS = np.linspace(1e-3, 1.0, 100)
 class Detection(NamedTuple):
     """How well a score detects OOD rows: each metric is a pair (mean, standard deviation) over random hold-outs.
 
-    `fpr80` is the false positive rate at a true positive rate of 0.8. `n_in` and `n_out` are the numbers of
-    in-distribution and OOD rows that each repetition evaluates.
+    `fpr80` is the false positive rate at a true positive rate of 0.8. `n_in_distribution` and `n_ood` are the numbers
+    of rows that each repetition evaluates.
     """
 
     auroc: tuple[float, float]
     aupr: tuple[float, float]
     fpr80: tuple[float, float]
-    n_in: int
-    n_out: int
+    n_in_distribution: int
+    n_ood: int
 
 
 def evaluate_detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = False) -> Detection:
     """Measure how well a score that should be higher for OOD rows separates them from in-distribution rows.
 
-    As in Section 4.4 of the paper, a random fifth of the in-distribution scores `score_in` is held out; the others and
-    all OOD scores `score_out` are evaluated. This is repeated ten times.
+    `score_in` has the scores of in-distribution rows, and `score_out` those of OOD rows. As in Section 4.4 of the
+    paper, a random fifth of `score_in` is held out; the rest and all of `score_out` are evaluated. This is repeated ten
+    times.
 
-    With `as_paper`, the numbers are those of the paper's script. It evaluates other rows, uses 100 thresholds, joins
-    the points of each curve by straight lines, and takes FPR80 at the point with a true positive rate nearest to 0.8.
+    If `as_paper` is True, the metrics are computed like in the paper's script. The script evaluates other rows, uses
+    100 thresholds, joins the points of each curve by straight lines, and takes FPR80 at the point with a true positive
+    rate nearest to 0.8.
 
     >>> metrics = evaluate_detection(torch.arange(100.0), torch.arange(60.0, 140.0))
     >>> [f"{mean:.3f} ({deviation:.3f})" for mean, deviation in metrics[:3]]
@@ -157,9 +163,10 @@ def evaluate_detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: b
 
 
 def _score_points(thresholds: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[float, float, float]:
-    """Compute AUROC, AUPR and FPR80 from the points of the curves at these thresholds, joined by straight lines.
+    """Compute AUROC, AUPR and FPR80 from the ROC and precision-recall curves at the given thresholds.
 
-    `inside` and `outside` are the scores of in-distribution and OOD rows.
+    The points of the curves are joined by straight lines. `inside` and `outside` are the scores of in-distribution and
+    OOD rows.
     """
     hits, alarms = (len(side) - np.searchsorted(np.sort(side), thresholds, "right") for side in (outside, inside))
     tpr, fpr = hits / len(outside), alarms / len(inside)

@@ -1,6 +1,7 @@
-"""Snapshots: network weights that a run saves at the end of given epochs, or of the best epoch by another score.
+"""Snapshots: weights of networks at certain epochs of a training, which are saved in addition to the final weights.
 
-All snapshots of a run come from the same training, so they differ only in the epoch.
+The epochs are given by number, or chosen by the lowest validation score. All snapshots of a run come from the same
+training, so they differ only in the epoch.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ class SnapshotWriter:
     path : Path
         The prefix of the file names.
     names : sequence of int or str
-        The epochs and scores.
+        The names of the snapshots: numbers of epochs, and names of scores such as "crps".
     model : CountModel
         The networks that are trained.
     config : TrainingConfig

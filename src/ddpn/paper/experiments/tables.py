@@ -17,7 +17,7 @@ from torch import Tensor
 from ddpn.distributions import Mixture
 from ddpn.metrics import ood_score
 from ddpn.paper.datasets import SIMULATIONS
-from ddpn.paper.experiments.catalogue import Experiment, reference
+from ddpn.paper.experiments.catalogue import Experiment, read_reference
 from ddpn.paper.experiments.isolated_points import MAX_MU_ERROR, measure_isolated_point
 from ddpn.paper.experiments.runs import FinishedRun, find_finished_runs, read_predictions
 from ddpn.paper.experiments.scoring import evaluate_detection
@@ -29,8 +29,8 @@ from ddpn.storage.files import write_text
 class Cell(NamedTuple):
     """A number in a table of results, with the paper's number next to it.
 
-    `spread` is its standard deviation over networks. `rank` is 1 for the best number of a column, 2 for the second
-    best, and None for the others.
+    `value` is our number, and `spread` is the standard deviation of this number over networks. `paper` is the paper's
+    number. `rank` is 1 for the best number of a column, 2 for the second best, and None for the others.
     """
 
     value: float | None
@@ -121,8 +121,8 @@ def tabulate_accuracy(experiment: Experiment, runs: Sequence[FinishedRun], proto
     paper: dict[tuple[str, str, str], float] = {}
     if experiment.reference is not None and protocol == "paper":
         dataset = experiment.reference["dataset"]
-        paper = reference(**experiment.reference) | reference("median_precision", dataset)
-        paper |= reference(f"glm_{dataset}") if dataset == "length_of_stay" else {}
+        paper = read_reference(**experiment.reference) | read_reference("median_precision", dataset)
+        paper |= read_reference(f"glm_{dataset}") if dataset == "length_of_stay" else {}
     columns = tuple(f"{kind} {METRICS[metric]}" for kind in ("single", "ensemble") for metric in METRICS)
     rows: dict[str, list[Cell]] = {}
     for result in (run.result for run in runs):
@@ -151,9 +151,10 @@ def _make_cells(result: JsonObject, protocol: str, paper: dict[tuple[str, str, s
 
 
 def tabulate_simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
-    """Make a table of CRPS, its gap to the true distribution, and variance errors of the ensembles of a simulation.
+    """Make a table of the ensembles of a simulation: CRPS, excess CRPS, and errors of the variance.
 
-    Gaussians have a second row, in which they are rounded to counts.
+    The excess CRPS is the difference from the CRPS of the true distribution. Each ensemble of Gaussians has a second
+    row, with its predictions rounded to counts.
     """
     columns = ("ensemble CRPS", "gap to the truth", "relative error of aleatoric variance", "median epistemic variance")
     rows, best = {}, 0.0
@@ -170,7 +171,10 @@ def tabulate_simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> 
 
 
 def tabulate_isolated_point(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
-    """Make a table, by epoch, of the share of networks that fit the isolated point, and of their median mu there."""
+    """Make a table of how well networks fit the isolated point, with one column per epoch.
+
+    For each run, it shows the share of networks that fit the point, and the median mu of all networks at this point.
+    """
     fits = [(_label(run.result), measure_isolated_point(run)) for run in runs]
     rows: dict[str, list[Cell]] = {}
     for label, fit in fits:
@@ -203,43 +207,47 @@ def _write_notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: 
 
 
 class ScoredRun(NamedTuple):
-    """A finished run, with the predicted variances of test rows and of OOD rows.
+    """A finished run, with the predicted total variance of each test row and of each OOD row.
 
     The total variance is the score by which OOD rows are detected.
     """
 
     run: FinishedRun
-    variances: tuple[Tensor, Tensor]
+    test_variances: Tensor
+    ood_variances: Tensor
 
 
 def score_ood_rows(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
-    """Compute the predicted variances of the test rows and OOD rows of finished runs."""
+    """Compute the total variances that finished runs predict for the test rows and the OOD rows."""
     scored_runs = []
     for run in runs:
         tensors = read_predictions(run.folder)
         if "ood" not in tensors:
             raise InputError(f"No predictions of OOD rows in {run.folder}. Delete it and run it again.")
         test, ood = (ood_score(Mixture(run.distribution(tensors[name])), "variance") for name in ("raw", "ood"))
-        scored_runs.append(ScoredRun(run, (test, ood)))
+        scored_runs.append(ScoredRun(run, test, ood))
     return scored_runs
 
 
 def tabulate_detection(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> ResultTable:
     """Make a table of how well the total variance detects OOD rows, next to the paper's numbers.
 
-    `as_paper` is an argument of `evaluate_detection`: True uses the rows and thresholds of the paper's script. With
-    False, the paper's numbers are recomputed from the authors' variances with the correct rows. The paper's AUPR is
-    shown only if the share of OOD rows is about the same, because AUPR depends on this share.
+    If `as_paper` is True, the rows and thresholds are those of the paper's script, which evaluates the wrong rows (see
+    `evaluate_detection`). If it is False, all test rows that are not held out are evaluated, and the paper's numbers
+    are recomputed in this way from the authors' variances.
+
+    The paper's AUPR is shown only if our share of OOD rows is about that of the paper, because AUPR depends on this
+    share.
     """
-    paper = {(method, metric): value for (_, method, metric), value in reference("ood_detection").items()}
+    paper = {(method, metric): value for (_, method, metric), value in read_reference("ood_detection").items()}
     if not as_paper:
-        replayed = reference("ood_detection_replayed")
+        replayed = read_reference("ood_detection_replayed")
         paper |= {(method, metric): value for (_, method, metric), value in replayed.items()}
     rows, notes = {}, {}
     for scored_run in runs:
-        areas = evaluate_detection(*scored_run.variances, as_paper=as_paper)
+        areas = evaluate_detection(scored_run.test_variances, scored_run.ood_variances, as_paper=as_paper)
         auroc, aupr, fpr80 = (paper.get((scored_run.run.method.name, name)) for name in ("auroc", "aupr", "fpr80"))
-        chance = areas.n_out / (areas.n_in + areas.n_out)
+        chance = areas.n_ood / (areas.n_in_distribution + areas.n_ood)
         is_same = abs(chance - _PAPER_CHANCE[as_paper]) < _SAME_CHANCE
         rows[scored_run.run.label] = [
             Cell(*areas.auroc, auroc),
@@ -247,7 +255,7 @@ def tabulate_detection(title: str, runs: Sequence[ScoredRun], as_paper: bool) ->
             Cell(chance),
             Cell(*areas.fpr80, fpr80),
         ]
-        notes[f"{areas.n_in:,} test rows and {areas.n_out:,} OOD rows are evaluated."] = True
+        notes[f"{areas.n_in_distribution:,} test rows and {areas.n_ood:,} OOD rows are evaluated."] = True
         if not is_same:
             paper_chance = f"by chance it is {_PAPER_CHANCE[as_paper]:.3f} for the paper's numbers of rows"
             notes[f"The paper's AUPR cannot be compared: {paper_chance}."] = True
@@ -257,9 +265,10 @@ def tabulate_detection(title: str, runs: Sequence[ScoredRun], as_paper: bool) ->
 
 
 def _replace_score(experiment: Experiment, score: str) -> Experiment:
-    """Return the experiment as if networks kept their best epochs by another score, for the title and notes of a table.
+    """Return a copy of the experiment in which the best epochs are chosen by another score.
 
-    Exact GLMs are left out, because they have no epochs.
+    Only the title and the notes of a table are made from this copy. Exact GLMs are left out, because they have no
+    epochs.
     """
     methods = tuple(method for method in experiment.methods if not method.exact)
     title = f"{experiment.title}, epochs chosen by {score.upper()}"

@@ -5,7 +5,7 @@ from itertools import chain
 
 import numpy as np
 
-from ddpn.runtime.threads import tree_threads_for
+from ddpn.runtime.threads import limit_tree_threads
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.encoding.numbers import Distinct, find_midpoints, quantiles
 
@@ -86,7 +86,7 @@ def _boost_trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[
         "min_data_in_bin": 1, "bin_construct_sample_cnt": MAX_ROWS, "deterministic": True, "force_row_wise": True,
         "seed": 0, "verbosity": -1,
     }  # fmt: skip
-    with tree_threads_for(codes.size):
+    with limit_tree_threads(codes.size):
         rows = lightgbm.Dataset(codes, y, weight=weights, params=settings)
         trees = lightgbm.train(settings, rows, _ROUNDS).dump_model()["tree_info"]
     return [tree["tree_structure"] for tree in trees]
