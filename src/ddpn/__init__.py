@@ -32,7 +32,7 @@ _DISTRIBUTIONS = (
 #: Names that are imported on first use, so that `ddpn --help` need not wait for torch, or distributions for
 #: scikit-learn.
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
-_LAZY |= dict.fromkeys(("CountRegressor", "DDPNRegressor"), "ddpn.estimators.regressor")
+_LAZY |= {"CountRegressor": "ddpn.estimators.count_regressor", "DDPNRegressor": "ddpn.estimators.ddpn_regressor"}
 _LAZY |= {"CountGLM": "ddpn.estimators.glm"}
 _LAZY |= {"Prediction": "ddpn.prediction.prediction", "PredictionSpec": "ddpn.prediction.spec"}
 _LAZY |= {"group_similar_rows": "ddpn.tables.similar_rows"}

@@ -6,7 +6,8 @@ import pytest
 
 from ddpn import ConfigError, CountGLM, DDPNRegressor, InputError
 from ddpn.calibration.calibrate import fit_ood
-from ddpn.calibration.feature_profile import FeatureProfile, Joint
+from ddpn.calibration.feature_profile import FeatureProfile
+from ddpn.calibration.joint_inputs import JointInputs
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.unusual_cells import COMBINATION, TableSummary, describe_unusual_cells
 from ddpn.predictor import Predictor
@@ -322,8 +323,8 @@ def test_joint_scores_of_training_rows_are_those_of_summaries_of_the_other_folds
     x[0] = [2.0, -2.0]
     profile, _ = FeatureProfile.cross_fit(x, None, fold)
     inputs, inside = profile._encode_inputs(profile.schema.parse(x)), fold == 0
-    apart, _ = Joint.fit(inputs[~inside]).compute_distances(inputs[inside])
-    among, _ = Joint.fit(inputs).compute_distances(inputs[inside])
+    apart, _ = JointInputs.fit(inputs[~inside]).compute_distances(inputs[inside])
+    among, _ = JointInputs.fit(inputs).compute_distances(inputs[inside])
     assert apart.max() > 1.2 * among.max()
     assert profile.tails[1].edges.max() == pytest.approx(apart.max())
 
@@ -333,7 +334,7 @@ def test_the_residual_of_a_column_is_that_of_least_squares():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(20_000, 3))
     x[:, 2] = 0.8 * x[:, 0] + 0.6 * x[:, 2]
-    _, residual = Joint.fit(x.astype(np.float32)).compute_distances(x[:500].astype(np.float32))
+    _, residual = JointInputs.fit(x.astype(np.float32)).compute_distances(x[:500].astype(np.float32))
     expected = []
     for k in range(3):
         others = np.delete(x, k, axis=1)
@@ -399,18 +400,18 @@ def test_distances_are_those_of_the_covariance_of_ledoit_and_wolf():
     from sklearn.covariance import LedoitWolf
 
     x = np.random.default_rng(0).normal(size=(500, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 0.5]])
-    distance, _ = Joint.fit(x + 3.0).compute_distances(x + 3.0)
+    distance, _ = JointInputs.fit(x + 3.0).compute_distances(x + 3.0)
     expected = LedoitWolf().fit(x).mahalanobis(x) / 3
     np.testing.assert_allclose(distance, expected, rtol=0.02)
     constant = np.column_stack([x, np.full(500, 7.0)])
-    assert np.isfinite(Joint.fit(constant).compute_distances(constant)).all()
+    assert np.isfinite(JointInputs.fit(constant).compute_distances(constant)).all()
 
 
 def test_the_least_explained_column_is_that_with_the_largest_residual():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2000, 4))
     x[:, 1] = x[:, 0] + 0.05 * rng.normal(size=2000)
-    joint = Joint.fit(x)
+    joint = JointInputs.fit(x)
     # The third and the fourth follow nothing, so that their residuals are their values.
     assert joint.find_least_explained(np.array([[0.0, 0.0, 4.0, 1.0], [0.0, 0.0, -1.0, 5.0]])).tolist() == [2, 3]
     assert set(joint.find_least_explained(np.array([[1.0, 0.0, 0.5, 0.5]]))) <= {0, 1}

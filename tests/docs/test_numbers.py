@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpn.paper.experiments.catalogue import experiment, reference
+from ddpn.paper.experiments.catalogue import read_experiment, read_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = json.loads((ROOT / "docs" / "results" / "first_afternoon.json").read_text(encoding="utf-8"))
@@ -117,7 +117,7 @@ def test_the_page_on_the_paper_has_our_results_and_the_papers():
         if paper:
             names = [name for name in DATA if name in item]
             method = "double_poisson_glm" if row.endswith("GLM") else "ddpn"
-            numbers = reference(file, DATA[names[0]] if names else None)
+            numbers = read_reference(file, DATA[names[0]] if names else None)
             paper_numbers = [
                 numbers.get(("ensemble", method, metric), numbers.get(("", method, metric))) for metric in metrics
             ]
@@ -144,8 +144,8 @@ def test_every_numbered_item_of_the_paper_has_a_line():
 def test_table_3_is_that_of_the_paper_and_of_the_recorded_evaluation():
     text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
     rows = parse_table(text[text.index("| | AUPR, paper") : text.index("stays first")])
-    labels = {method.label: method.name for method in experiment("reviews").methods}
-    printed, correct = (reference(name) for name in ("ood_detection", "ood_detection_replayed"))
+    labels = {method.label: method.name for method in read_experiment("reviews").methods}
+    printed, correct = (read_reference(name) for name in ("ood_detection", "ood_detection_replayed"))
     assert set(rows) == set(labels)
     for label, row in rows.items():
         key = ("", labels[label], "aupr")

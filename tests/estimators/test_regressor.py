@@ -10,7 +10,7 @@ import torch
 from ddpn import CountRegressor, DDPNRegressor
 from ddpn.calibration.calibration import Calibration
 from ddpn.distributions import Poisson
-from ddpn.estimators.regressor import draw_validation_mask
+from ddpn.estimators.ddpn_regressor import draw_validation_mask
 from ddpn.members import MEMBERS, format_member_label, network_options
 from ddpn.members.glm import GLM
 from ddpn.metrics import crps

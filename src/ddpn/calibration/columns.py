@@ -49,7 +49,7 @@ class CellScores(NamedTuple):
     state : array, shape (rows,)
         One of `STATES` for each cell, such as `MISSING` or `UNSEEN`.
     inputs : array, shape (rows, width)
-        The encoding of each cell in the joint distribution of all columns (`Joint`): normal scores or indicators.
+        The encoding of each cell in the joint distribution of all columns (`JointInputs`): normal scores or indicators.
     """
 
     surprise: np.ndarray

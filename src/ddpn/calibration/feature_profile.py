@@ -17,6 +17,7 @@ from ddpn.calibration.columns import (
     UpperTail,
     fit_column,
 )
+from ddpn.calibration.joint_inputs import JointInputs
 from ddpn.rows.checks import TableLike
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.columns import ColumnTable
@@ -28,10 +29,6 @@ _BLOCK_ROWS = 4096
 #: The most rows that are set aside; the most rows and inputs for the joint distribution; the fewest rows of a table for
 #: which rows are set aside and the joint distribution is fitted.
 _MAX_SET_ASIDE_ROWS, _MAX_JOINT_ROWS, _MAX_JOINT_WIDTH, _MIN_ROWS = 5000, 20_000, 256, 40
-#: The smallest variance of a direction, as a share of the mean variance. Smaller ones are rounding errors.
-_MIN_VARIANCE_SHARE = 1e-3
-#: The scale of an input is this quantile of its absolute residuals in the training rows.
-_RESIDUAL_QUANTILE = 0.995
 _TAILS = ("largest", "distance", "residual")
 _ARRAYS = ColumnProfile._fields[1:]  # without the kind
 _FILES = ("features.json", "features.safetensors")
@@ -51,61 +48,6 @@ class TableScores(NamedTuple):
 
     score: np.ndarray
     states: np.ndarray
-
-
-class Joint(NamedTuple):
-    """Joint distribution of the inputs that encode a row, for finding rows whose values do not go together.
-
-    Inputs are normal scores of numbers and indicators of levels. A row is unusual if its Mahalanobis distance from the
-    mean is large, or if one of its inputs is far from its prediction by the other inputs.
-
-    Attributes
-    ----------
-    mean : array, shape (width,)
-        The mean of each input in the training rows.
-    precision : array, shape (width, width)
-        The inverse of the covariance matrix.
-    scale : array, shape (width,)
-        For each input, a residual that few training rows exceed (the 99.5% quantile). The residual is proportional to
-        the difference between the input and its prediction by the other inputs.
-    """
-
-    mean: np.ndarray
-    precision: np.ndarray
-    scale: np.ndarray
-
-    @classmethod
-    def fit(cls, inputs: np.ndarray) -> Self:
-        """Estimate mean and precision from the inputs of training rows, with Ledoit-Wolf shrinkage."""
-        from sklearn.covariance import ledoit_wolf  # slow to import
-
-        mean = inputs.mean(0, dtype=np.float64)
-        centred = inputs - mean
-        covariance, _ = ledoit_wolf(centred, assume_centered=True)
-        typical = max(
-            float(np.trace(covariance)) / len(mean), _MIN_VARIANCE_SHARE
-        )  # about 1, but 0 if all columns are constant
-        precision = np.linalg.inv(covariance + _MIN_VARIANCE_SHARE * typical * np.eye(len(mean)))
-        # Not below the standard deviation: the quantile of an input that is almost always 0 is smaller.
-        rare = np.quantile(np.abs(centred @ precision), _RESIDUAL_QUANTILE, axis=0)
-        scale = np.maximum(rare, np.sqrt(np.diag(precision)))
-        return cls(*(part.astype(np.float32) for part in (mean, precision, scale)))
-
-    def find_least_explained(self, inputs: np.ndarray) -> np.ndarray:
-        """Return, for each row, the position of the input that is farthest from its prediction by the other inputs."""
-        return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
-
-    def compute_distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return two measures of how unusual each row is.
-
-        The first is its squared Mahalanobis distance from the mean, divided by the number of inputs. The second is its
-        largest residual, in units of `scale`; a residual is the difference between an input and its prediction by the
-        other inputs. The computation is in float64, because float32 results would depend on the number of rows that are
-        multiplied at once.
-        """
-        centred = inputs - self.mean.astype(np.float64)
-        weighted = centred @ self.precision.astype(np.float64)
-        return (centred * weighted).mean(1), np.abs(weighted / self.scale).max(1)
 
 
 class FeatureProfile:
@@ -130,7 +72,7 @@ class FeatureProfile:
         The columns of the training rows.
     columns : list of ColumnProfile
         The summary of each column.
-    joint : Joint or None
+    joint : JointInputs or None
         The joint distribution of all columns; None if there are few training rows or more than 256 inputs.
     tails : tuple of UpperTail
         The distribution of each of the three measures among ordinary rows; only the first if `joint` is None.
@@ -149,7 +91,7 @@ class FeatureProfile:
         self,
         schema: Schema,
         columns: list[ColumnProfile],
-        joint: Joint | None,
+        joint: JointInputs | None,
         tails: tuple[UpperTail, ...],
         ignored: Sequence[str] = (),
     ) -> None:
@@ -219,10 +161,10 @@ class FeatureProfile:
         distances[0] = np.max([profile.columns[j].measure_left_out(table[j], fold) for j in profile.scored], axis=0)
         if has_joint:
             inputs = profile._encode_inputs(table)
-            profile.joint = Joint.fit(inputs)
+            profile.joint = JointInputs.fit(inputs)
             for number in np.unique(fold):
                 apart = fold == number
-                distances[1:, apart] = np.stack(Joint.fit(inputs[~apart]).compute_distances(inputs[apart]))
+                distances[1:, apart] = np.stack(JointInputs.fit(inputs[~apart]).compute_distances(inputs[apart]))
         largest, *joint = distances
         profile.tails = (UpperTail.fit(largest, min_scale=1.0), *map(UpperTail.fit, joint))
         return profile, profile._score(distances)
@@ -248,7 +190,7 @@ class FeatureProfile:
         self.tails = (UpperTail.fit(largest, min_scale=1.0),)
         if sum(self.columns[j].width for j in self.scored) <= _MAX_JOINT_WIDTH:
             joint_rows = table.rows(np.sort(order[number : number + _MAX_JOINT_ROWS]))
-            self.joint = Joint.fit(self._encode_inputs(joint_rows))
+            self.joint = JointInputs.fit(self._encode_inputs(joint_rows))
             self.tails += tuple(map(UpperTail.fit, self.joint.compute_distances(self._encode_inputs(apart))))
 
     def _encode_inputs(self, table: ColumnTable) -> np.ndarray:
@@ -260,8 +202,8 @@ class FeatureProfile:
         """Return three measures of how unusual each row is. Shape: (3, rows).
 
         They are the surprise of the most unusual cell (-log of the probability of a value at least as unusual) and the
-        two distances of `Joint.compute_distances`. Without a joint distribution, only the first is returned, shape (1,
-        rows).
+        two distances of `JointInputs.compute_distances`. Without a joint distribution, only the first is returned, as
+        an array of shape (1, rows).
         """
         return np.concatenate([self._measure_cells(cells) for cells in self._iter_scored_cells(table)], axis=1)
 
@@ -338,7 +280,7 @@ class FeatureProfile:
         columns = [
             ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(schema.kinds)
         ]
-        joint = Joint(*(arrays[f"joint.{field}"] for field in Joint._fields)) if about["joint"] else None
+        joint = JointInputs(*(arrays[f"joint.{field}"] for field in JointInputs._fields)) if about["joint"] else None
         tails = tuple(
             UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields))
             for name in (_TAILS if about["joint"] else _TAILS[:1])

@@ -28,7 +28,7 @@ import numpy as np
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, out_of_fold_leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.estimators import CountRegressor
-from ddpn.estimators.regressor import NetworkRegressor
+from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members.folds import Folds
 from ddpn.pipeline import (
     CALIBRATION,

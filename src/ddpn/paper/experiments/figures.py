@@ -14,8 +14,8 @@ import torch
 from ddpn.distributions import DoublePoisson, Mixture
 from ddpn.metrics.predictive import interval, require_supported
 from ddpn.paper.datasets import SIMULATIONS, Simulation, simulate
-from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, draw_legend_below, make_axes, style
+from ddpn.paper.experiments.experiment import Experiment
 from ddpn.paper.experiments.isolated_points import measure_isolated_point
 from ddpn.paper.experiments.row_figures import (
     beams,

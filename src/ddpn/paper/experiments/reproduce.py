@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ddpn.networks.training.config import pick_device
 from ddpn.paper.datasets import data_folder
-from ddpn.paper.experiments.catalogue import Experiment, Run
+from ddpn.paper.experiments.experiment import Experiment, Run
 from ddpn.paper.experiments.figures import write_figures
 from ddpn.paper.experiments.rows import ExperimentRows, load_rows
 from ddpn.paper.experiments.runs import DONE, RESULT, check_run, execute, run_folder

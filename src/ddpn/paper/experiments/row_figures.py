@@ -16,8 +16,8 @@ from torch.distributions import Distribution, Normal
 from ddpn.distributions import Mixture
 from ddpn.distributions.mixture import CountMixture
 from ddpn.paper.datasets import bible, load
-from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, draw_legend_below, make_axes, new_figure
+from ddpn.paper.experiments.experiment import Experiment
 from ddpn.paper.experiments.rows import load_data
 from ddpn.paper.experiments.runs import FinishedRun, find_finished_runs, find_runs, read_predictions
 from ddpn.paper.experiments.tables import score_ood_rows

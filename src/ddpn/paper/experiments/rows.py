@@ -20,7 +20,7 @@ from ddpn.networks.backbones.pretrained import load_tokenizer
 from ddpn.networks.training import Runtime, TensorRows
 from ddpn.paper.datasets import Dataset, bible, load, simulate, simulate_shelves
 from ddpn.paper.datasets.dataset import PARTS
-from ddpn.paper.experiments.catalogue import Experiment
+from ddpn.paper.experiments.experiment import Experiment
 from ddpn.paper.inputs import auto_augment, decode_images, join_texts, tokenize
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError

@@ -25,7 +25,7 @@ from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.networks.training.batches import SCORED_ROWS_PER_TRAINED_ROW
 from ddpn.networks.training.weights import find_trained_tensors
 from ddpn.paper.datasets.dataset import PARTS
-from ddpn.paper.experiments.catalogue import Experiment, Run
+from ddpn.paper.experiments.experiment import Experiment, Run
 from ddpn.paper.experiments.rows import ExperimentRows, make_network
 from ddpn.paper.experiments.scoring import score
 from ddpn.paper.experiments.snapshots import SnapshotWriter

@@ -17,7 +17,8 @@ from torch import Tensor
 from ddpn.distributions import Mixture
 from ddpn.metrics import ood_score
 from ddpn.paper.datasets import SIMULATIONS
-from ddpn.paper.experiments.catalogue import Experiment, read_reference
+from ddpn.paper.experiments.catalogue import read_reference
+from ddpn.paper.experiments.experiment import Experiment
 from ddpn.paper.experiments.isolated_points import MAX_MU_ERROR, measure_isolated_point
 from ddpn.paper.experiments.runs import FinishedRun, find_finished_runs, read_predictions
 from ddpn.paper.experiments.scoring import evaluate_detection
