@@ -1,6 +1,7 @@
-"""Compute statistics of one distribution from an array `mass`: its probabilities of n consecutive counts.
+"""Compute statistics of one distribution from an array of the probabilities of consecutive counts.
 
-The *index* of a count is its position in this array. `cdf` and `upper_tail` are the arrays of P(Z <= z) and P(Z >= z).
+In all functions, `mass` has the probabilities of n consecutive counts. The *index* of a count is its position in this
+array. `cdf` and `upper_tail` are arrays of P(Z <= z) and P(Z >= z) for the same counts z.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ REORDERABLE: set[Callable[..., object]] = set()
 
 
 def allow_reordering(function: Kernel) -> Kernel:
-    """Mark a function whose sums the compiler may add in any order, so that it can vectorise them."""
+    """Mark a function in which the compiler may change the order of additions, so that it can vectorise them."""
     REORDERABLE.add(function)
     return function
 
@@ -55,9 +56,20 @@ def sum_squared_values(values, n):
 
 
 def compute_moments_around(mass, n, origin, total):
-    """Return the mean index and the variance of n weights `mass` with the sum `total`.
+    """Return the mean index and the variance of a distribution over the indices 0, ..., n - 1.
 
-    Deviations are taken from `origin`, an index with a large weight. So even a tiny variance keeps its digits.
+    Deviations are taken from `origin`, so that even a tiny variance is accurate.
+
+    Parameters
+    ----------
+    mass : array
+        Probabilities, up to a common factor.
+    n : int
+        The number of probabilities.
+    origin : float
+        An index with a large probability.
+    total : float
+        The sum of the probabilities.
     """
     first, second = sum_deviations(mass, n, origin)
     shift = first / total
@@ -65,21 +77,36 @@ def compute_moments_around(mass, n, origin, total):
 
 
 def compute_piece_slope(cdf_map, piece):
-    """Return the slope of one piece of a piecewise-linear map.
+    """Return the slope of a piecewise-linear map between two neighbouring knots.
 
-    `cdf_map` (2, knots) has the knots of the map and its values at the knots, and `piece` is the index of the left
-    knot.
+    `cdf_map` (2, knots) has the knots of the map and its values at the knots. `piece` is the index of the left one of
+    the two knots.
     """
     return (cdf_map[1, piece + 1] - cdf_map[1, piece]) / (cdf_map[0, piece + 1] - cdf_map[0, piece])
 
 
 def recalibrate_mass(mass, n, cdf, cdf_map):
-    """Recalibrate n probabilities in place: replace their cdf F by G(F), with a piecewise-linear map G.
+    """Recalibrate probabilities in place: replace their cdf F by G(F), where G is a piecewise-linear map.
 
-    `cdf_map` (2, knots) has the knots of G and its values there, and `cdf` is F before the first of the n counts. A
-    probability is the increase of F at a count. If F stays within one piece of G, the probability is multiplied by the
-    slope of the piece. Otherwise it is split at the knots, and each part is multiplied by the slope of its piece.
-    Returns F after the last count.
+    The probability of a count is the increase of F at this count. If F stays between two neighbouring knots of G, the
+    probability is multiplied by the slope of G there. Otherwise the probability is split at the knots, and each part is
+    multiplied by its own slope.
+
+    Parameters
+    ----------
+    mass : array
+        The probabilities of n consecutive counts.
+    n : int
+        The number of counts.
+    cdf : float
+        F before the first of these counts.
+    cdf_map : array, (2, knots)
+        The knots of G, and its values at the knots.
+
+    Returns
+    -------
+    float
+        F, before recalibration, at the last of the counts.
     """
     piece, knots = 0, cdf_map.shape[1]
     while piece < knots - 2 and cdf > cdf_map[0, piece + 1]:
@@ -100,9 +127,10 @@ def recalibrate_mass(mass, n, cdf, cdf_map):
 
 
 def find_largest(values, n):
-    """Return the largest of the first n numbers of `values`, which must be at least 0.
+    """Return the largest of the first n numbers of `values`, none of which may be negative.
 
-    The order of such numbers is that of their bits, read as integers. The compiler vectorises a maximum of integers.
+    Non-negative floats are in the same order as their bits, read as integers. So the loop compares integers, which the
+    compiler can vectorise.
     """
     bits = values.view(np.int64)
     best = bits[0]
@@ -112,9 +140,9 @@ def find_largest(values, n):
 
 
 def write_cumulative_product(values, n, factor):
-    """Replace values[:n] in place by `factor` times their cumulative product.
+    """Replace the first n numbers of `values` by `factor` times their cumulative product.
 
-    The loop multiplies four values per step, which makes the chain of dependent multiplications a quarter as long.
+    The loop handles four values per step, so that only every fourth multiplication has to wait for the previous one.
     """
     total, n_unrolled = factor, n - n % 4
     for j in range(0, n_unrolled, 4):
@@ -132,9 +160,10 @@ def write_cumulative_product(values, n, factor):
 
 
 def write_tails(mass, cdf, upper_tail, n):
-    """Write P(Z <= z) to `cdf` and P(Z >= z) to `upper_tail`, for the n counts z with the probabilities `mass`.
+    """Write P(Z <= z) to the array `cdf` and P(Z >= z) to the array `upper_tail`, for n consecutive counts z.
 
-    Each sum starts with the smallest probabilities, those in the tail, so that tail probabilities keep their digits.
+    `mass` has the probabilities of the counts. Both sums start in their own tail, with the smallest probabilities, so
+    that tail probabilities are accurate.
     """
     lower, upper = 0.0, 0.0
     for j in range(n):
@@ -144,10 +173,10 @@ def write_tails(mass, cdf, upper_tail, n):
 
 
 def write_moments(mass, n, first_count, with_entropy, moments):
-    """Write mean, variance and mode of a distribution to the first three numbers of `moments`.
+    """Write the mean, the variance and the mode of a distribution to the first three numbers of `moments`.
 
-    If `with_entropy` is True, also write the entropy to the fourth. `mass` has the probabilities of n consecutive
-    counts, the first of which is `first_count`.
+    If `with_entropy` is True, the entropy is written to the fourth number. `mass` has the probabilities of n
+    consecutive counts, the first of which is `first_count`.
     """
     best, mode = find_largest(mass, n), 0
     while mass[mode] < best * (1.0 - TIE_TOLERANCE):
@@ -164,9 +193,10 @@ def write_moments(mass, n, first_count, with_entropy, moments):
 
 
 def find_quantile(cdf, upper_tail, n, q):
-    """Return the q-quantile: the smallest index at which the cdf is at least q.
+    """Return the index of the q-quantile, the smallest index at which the cdf is at least q.
 
-    For q above 1/2, the equivalent condition on `upper_tail` is used, which is more accurate there.
+    `cdf` has P(Z <= z) and `upper_tail` P(Z >= z) for n consecutive counts z. For q above 1/2, the search uses
+    `upper_tail`, which is more accurate there.
     """
     if q <= 0.5:
         return min(np.searchsorted(cdf[:n], q * (1.0 - SUM_TOLERANCE)), n - 1)
@@ -174,10 +204,10 @@ def find_quantile(cdf, upper_tail, n, q):
 
 
 def compute_crps(cdf, upper_tail, n, first_count, y):
-    """Return the CRPS of a distribution and an observed count y: the sum of (F(z) - 1[z >= y])^2 over all counts z.
+    """Return the CRPS for an observed count y: the sum of (F(z) - 1[z >= y])^2 over all counts z, with the cdf F.
 
-    `cdf` and `upper_tail` have the tail probabilities of n counts from `first_count` on. If y is outside of these
-    counts, every count between adds 1.
+    `cdf` has P(Z <= z) and `upper_tail` P(Z >= z) for n consecutive counts z, the first of which is `first_count`. If y
+    is outside of these counts, every count between them and y adds 1 to the sum.
     """
     index = min(max(int(min(max(y - first_count, -1.0), 4e18)), 0), n)
     total = sum_squared_values(cdf, index) + sum_squared_values(upper_tail, max(n - 1 - index, 0))
@@ -187,11 +217,21 @@ def compute_crps(cdf, upper_tail, n, first_count, y):
 def split_variance(groups, weights, component_moments, moments):
     """Compute mean and variance of a mixture, and split the variance into parts within and between groups.
 
-    Component k has the mixture weight weights[k], the mean and variance component_moments[k], and belongs to group
-    groups[k]: one group per component of the user's mixture, which may itself be a mixture. Moments of a group are
-    updated component by component by Chan's formula. The variance within groups is the mean of the groups' variances,
-    the variance between groups is the variance of their means, and their sum is the total variance. Mean and variance
-    are written to the first two numbers of `moments`, the parts within and between groups to the last two.
+    A group consists of all components that come from the same component of the user's mixture, which may itself be a
+    mixture. The variance within groups is the weighted mean of the groups' variances. The variance between groups is
+    the weighted variance of their means. The sum of both is the variance of the mixture. Moments of a group are updated
+    component by component, by Chan's formula.
+
+    Parameters
+    ----------
+    groups : array of int, (K,)
+        The group of each component.
+    weights : array, (K,)
+        Mixture weights.
+    component_moments : array, (K, 2)
+        The mean and the variance of each component.
+    moments : array, (6,)
+        Receives mean and variance at the indices 0 and 1, and the variance within and between groups at 4 and 5.
     """
     sums = np.zeros((len(groups), 3))
     total, mean, within, between = 0.0, 0.0, 0.0, 0.0
@@ -218,18 +258,33 @@ def split_variance(groups, weights, component_moments, moments):
 
 
 def sum_run(cdf, first, length):
-    """Return the probability of `length` consecutive counts from index `first` on.
-
-    It is the difference of two values of `cdf`.
-    """
+    """Return the probability of `length` consecutive counts from the index `first` on, as a difference of two cdfs."""
     return cdf[first + length - 1] - (cdf[first - 1] if first > 0 else 0.0)
 
 
 def find_narrowest_run(cdf, n, level):
-    """Find the shortest run of consecutive counts with a probability of at least `level`.
+    """Find the fewest consecutive counts that together have a probability of at least `level`.
 
-    Among runs of this length, the most probable is chosen, and among equally probable ones the first. Returns the index
-    of its first count, its length and its probability. `cdf` has the cdf at n counts.
+    If several runs of counts are equally short, the most probable one is chosen, and the first one if these are equally
+    probable, too.
+
+    Parameters
+    ----------
+    cdf : array
+        P(Z <= z) for n consecutive counts z.
+    n : int
+        The number of these counts.
+    level : float
+        The probability.
+
+    Returns
+    -------
+    first : int
+        The index of the first count of the run.
+    length : int
+        The number of counts in the run; n if the probability of all n counts is below `level`.
+    probability : float
+        The probability of the run.
     """
     enough, end = level * (1.0 - SUM_TOLERANCE), 0
     best_first, best_length, best = 0, n + 1, 0.0
@@ -248,9 +303,10 @@ def find_narrowest_run(cdf, n, level):
 
 
 def find_most_probable_run(cdf, n, length):
-    """Return the index at which the most probable run of `length` consecutive counts starts.
+    """Return the index of the first of those `length` consecutive counts that are most probable together.
 
-    If several runs are equally probable, it is the first of them. `cdf` has the cdf at n counts.
+    If several runs of counts are equally probable, it is the first of them. `cdf` has P(Z <= z) for n consecutive
+    counts z.
     """
     best_first, best = 0, sum_run(cdf, 0, length)
     for first in range(1, n - length + 1):
@@ -261,12 +317,27 @@ def find_most_probable_run(cdf, n, length):
 
 
 def find_entry_levels(cdf, n, index):
-    """Find the levels between which the narrowest interval starts to include a count, given by its `index`.
+    """Find the levels between which the narrowest interval first includes a count.
 
-    Narrowest intervals grow with their length. By bisection, two consecutive lengths are found such that the most
-    probable run of the smaller length excludes the count and that of the larger length includes it. Returns the
-    probabilities of these two runs, or the total twice for a count outside of the n counts. If the distribution has
-    several peaks, a count may enter and leave repeatedly. Then one of its entries is returned.
+    This is for `CountDistribution.entry_levels`. The narrowest interval grows with its level. Bisection finds a length
+    such that the most probable run of that many consecutive counts includes the count, and the most probable run that
+    is one count shorter excludes it. If the distribution has several peaks, a growing interval may include, exclude and
+    include a count again. Then the levels belong to one of these inclusions.
+
+    Parameters
+    ----------
+    cdf : array
+        P(Z <= z) for n consecutive counts z.
+    n : int
+        The number of these counts.
+    index : int
+        The index of the count.
+
+    Returns
+    -------
+    outside, inside : float
+        The probabilities of the shorter and of the longer run. For a count that is not among the n counts, both are the
+        probability of all n counts.
     """
     if index < 0 or index >= n:
         return cdf[n - 1], cdf[n - 1]

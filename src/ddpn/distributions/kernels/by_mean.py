@@ -1,16 +1,19 @@
-"""Distributions with a prescribed mean: weights h(y)^power exp(-c D(y; m)), whose rate m is solved from the mean.
+"""Distributions whose parameter is the mean: weights h(y)^power exp(-c D(y; m)), with the rate m solved from the mean.
 
-c is the inverse dispersion of the user. With power = c, these are Conway-Maxwell-Poissons with nu = c, because h(y)
-exp(-D(y; m)) is the Poisson probability m^y e^-m / y!. With power = 1, these are Double Poissons with gamma = c.
+h(y) = e^-y y^y / y!, D(y; m) = m - y + y log(y / m), and c is the inverse dispersion that the user passes. There are
+two families. With power = c, these are Conway-Maxwell-Poissons with nu = c, because h(y) exp(-D(y; m)) is the Poisson
+probability of y for the mean m. With power = 1, they are Double Poissons with gamma = c.
 
-In c log m, both are exponential families with the statistic Y: c y log m is the only term of the log weight that
-contains both y and m. So the derivative of E[Y] in log m is c Var[Y]. Let R(y) be the derivative of the log weight in c
-with m fixed: R(y) = power_slope log h(y) - D(y; m), where power_slope, the derivative of `power` in c, is 1 or 0. The
-derivative of E[Y] in c with m fixed is Cov[Y, R]. If m is solved from the mean, it follows that
+Both are exponential families with the natural parameter c log m and the sufficient statistic Y. So the derivative of
+E[Y] in log m is c Var[Y].
+
+Let R(y) be the derivative of the log weight in c with m fixed: R(y) = power_slope log h(y) - D(y; m), where power_slope
+is the derivative of `power` in c, 1 or 0. The derivative of E[Y] in c with m fixed is Cov[Y, R]. If m is solved from
+the mean, it follows that
 
 - d log m / d mean = 1 / (c Var[Y]), and d log m / d c = -Cov[Y, R] / (c Var[Y]),
 - d log p(y) / d mean = (y - E[Y]) / Var[Y],
-- d log p(y) / d c = R(y) - E[R] - (y - E[Y]) Cov[Y, R] / Var[Y], the residual of a regression of R on Y.
+- d log p(y) / d c = R(y) - E[R] - (y - E[Y]) Cov[Y, R] / Var[Y], the residual of a linear regression of R on Y.
 """
 
 from math import exp, inf, log, log1p, sqrt
@@ -28,19 +31,25 @@ MAX_STEPS, TOLERANCE, ROUNDING = 60, 1e-12, 1e-15
 
 
 class RateWeights(NamedTuple):
-    """Probabilities of a distribution whose rate m is solved from its mean (a family, see `kernels.family`).
+    """A distribution whose rate m was solved from its mean: p(y) = h(y)^power exp(-c D(y; m)) / total.
+
+    The module docstring defines h, D and R. It is the base class of two families (see `kernels.family`).
 
     Parameters
     ----------
-    log_m, c, power, power_slope : float
-        Logarithm of the rate, inverse dispersion, exponent of h(y), and its derivative in c: see the module.
+    log_m : float
+        Logarithm of the rate m.
+    c : float
+        Inverse dispersion.
+    power, power_slope : float
+        The exponent of h(y), and its derivative in c.
     width : float
         A rough standard deviation.
     log_total : float
-        The logarithm of the sum of all weights, which turns weights into probabilities.
+        The logarithm of the sum of h(y)^power exp(-c D(y; m)) over all counts.
     mean, mean_r, variance, covariance : float
-        E[Y], E[R(Y)], Var[Y] and Cov[Y, R(Y)]. While these are being computed, the variance is 1 and the others are 0,
-        so that the second result of `score` is R itself.
+        E[Y], E[R(Y)], Var[Y] and Cov[Y, R(Y)]. While these are being computed, the variance is set to 1 and the other
+        three to 0, so that the second result of `score` is R(y).
     """
 
     log_m: float
@@ -61,13 +70,16 @@ class RateWeights(NamedTuple):
         return self.power * log_h(y) - self.c * compute_deviance(y, self.log_m) - self.log_total
 
     def score(self, y):
-        """Return the derivatives of log p(y) in the mean and in c, by the formulas at the top of the module."""
+        """Return the derivatives of log p(y) in the mean and in c, and 0 for the third parameter, which does not exist.
+
+        The formulas are derived in the docstring of the module.
+        """
         by_mean = (y - self.mean) / self.variance
         r = self.power_slope * log_h(y) - compute_deviance(y, self.log_m)
         return by_mean, r - self.mean_r - by_mean * self.covariance, 0.0
 
     def estimate_shape(self):
-        """Return a rough centre, the standard deviation, and infinity, the end of the support.
+        """Return a rough centre, a rough standard deviation, and infinity, because there is no largest possible count.
 
         The centre is m, or 0 where the most probable count may be 0.
         """
@@ -76,10 +88,10 @@ class RateWeights(NamedTuple):
 
 
 def compute_deviance(y, log_m):
-    """Return D(y; m) = m - y + y log(y / m), with m given by its logarithm.
+    """Return D(y; m) = m - y + y log(y / m), given log m.
 
-    For m above 1, the series of `scalar.deviance` keeps the digits of large counts. Smaller rates may underflow, and
-    need their logarithm.
+    For m above 1, `scalar.deviance` is called, which is accurate for large counts. A smaller m may underflow to 0, so
+    the formula uses its logarithm.
     """
     if log_m > 0.0:
         return deviance(y, exp(log_m))
@@ -87,9 +99,22 @@ def compute_deviance(y, log_m):
 
 
 def compute_rate_moments(mean, c, power, power_slope, log_m, sums):
-    """Make the `RateWeights` with the rate exp(log_m), and compute its moments.
+    """Return the distribution with the rate exp(log_m), with its normalising constant and moments computed.
 
-    `mean` is a guess of its mean, `sums` a work array. See the module for the other parameters.
+    Parameters
+    ----------
+    mean : float
+        A guess of the mean of this distribution. It only limits the guess of its standard deviation.
+    c, power, power_slope : float
+        Inverse dispersion, the exponent of h(y) and its derivative in c, as in the docstring of the module.
+    log_m : float
+        The logarithm of the rate.
+    sums : array, (N_SUMS,)
+        A work array.
+
+    Returns
+    -------
+    RateWeights
     """
     # The variance is about m / c, and at most that of the limit c = 0.
     width = sqrt(min(exp(log_m) / c, mean + 2.0 * mean * mean)) + 0.5
@@ -105,10 +130,24 @@ def compute_rate_moments(mean, c, power, power_slope, log_m, sums):
 
 
 def solve_rate(mean, c, power, power_slope, log_m):
-    """Find the rate m that gives a mean; return the `RateWeights` with this rate.
+    """Find the rate m with which the distribution has the given mean.
 
-    The search starts at `log_m`. It takes Newton steps for the log mean as a function of log m, whose derivative is c
-    Var[Y] / E[Y]. Steps that leave the bracket of the solution are replaced by bisection.
+    Newton's method is applied to log E[Y] as a function of log m, whose derivative is c Var[Y] / E[Y]. A step that
+    leaves the interval known to contain the solution is replaced by bisection.
+
+    Parameters
+    ----------
+    mean : float
+        The mean.
+    c, power, power_slope : float
+        Inverse dispersion, the exponent of h(y) and its derivative in c, as in the docstring of the module.
+    log_m : float
+        Where the search for log m starts.
+
+    Returns
+    -------
+    RateWeights
+        The distribution with this rate.
     """
     low, high, sums = -inf, inf, np.empty(N_SUMS)
     p = compute_rate_moments(mean, c, power, power_slope, log_m, sums)
@@ -129,9 +168,16 @@ def solve_rate(mean, c, power, power_slope, log_m):
 
 
 def solve_rates(family, inputs, results):
-    """Compute log m and the variance for n distributions of a family, by solving for their rates.
+    """Solve for the rates m of n distributions of a family; write log m and the variance of each to `results`.
 
-    Shape: inputs (3, n), the parameters of the family; results (2, n).
+    Parameters
+    ----------
+    family : type
+        A family whose rate is solved from the mean, such as `MeanDoublePoissonWeights`.
+    inputs : array, (3, n)
+        The parameters: mean, inverse dispersion, and 0.
+    results : array, (2, n)
+        Receives log m and the variance.
     """
     for i in range(inputs.shape[1]):
         p = prepare(family, inputs[0, i], inputs[1, i], inputs[2, i])

@@ -1,9 +1,9 @@
 """Compile kernels with numba on their first use, and keep the compiled code on disk.
 
 A kernel is a plain Python function without a decorator. So its module need not import numba, which takes half a second,
-and a test can call the kernel uncompiled. Before a kernel is compiled, every function that it calls is registered with
-`numba.extending.overload`. numba's own cache notices changes only in the file of the kernel. So the name on disk
-contains a hash of all functions that the kernel calls, and of their constants.
+and a test can call the kernel without compiling it. Before a kernel is compiled, every function that it calls is
+registered with `numba.extending.overload`. numba's own disk cache notices only changes in the file of the kernel
+itself. So the file name in the cache contains a hash of all functions that the kernel calls, and of their constants.
 """
 
 import hashlib
@@ -31,17 +31,20 @@ announced: list[bool] = []
 
 @cache
 def compile_kernel(function: FunctionType, family: type[Family] | None = None) -> Callable[..., Any]:
-    """Return the compiled form of a kernel, which releases the GIL.
+    """Return a compiled version of a kernel, which releases the GIL while it runs.
 
-    The first call of the result compiles the kernel, or loads it from disk if an earlier process has compiled it.
-    Arrays must be writable and contiguous: numba compiles a kernel anew for every other kind of array.
+    The kernel is compiled when the result is first called, or loaded from disk if an earlier process has compiled it.
+    Arrays that are passed to it should be writable and C-contiguous, because numba compiles a kernel again for every
+    other kind of array.
 
     Parameters
     ----------
     function : function
-        A plain function that numba can compile. Its first argument is the family, if `family` is passed.
+        A plain function that numba can compile. If `family` is passed, it is the function's first argument, and callers
+        of the result leave it out.
     family : type, optional
-        A `kernels.family.Family`. Kernels of a family that is defined in `__main__` are not kept on disk.
+        A class of distributions, see `kernels.family.Family`. Kernels of a family that is defined in `__main__` are not
+        kept on disk.
     """
     import numba
 
@@ -71,7 +74,7 @@ def compile_kernel(function: FunctionType, family: type[Family] | None = None) -
 def _find_functions(function: FunctionType, family: type[Family] | None) -> Iterator[FunctionType]:
     """Yield `function`, the methods of `family`, and every function that these call, directly or indirectly.
 
-    If a function uses a named tuple class, the methods of this class are yielded as well.
+    If one of these functions uses a named tuple class, the methods of that class are included.
     """
     waiting, seen = [function, *([] if family is None else _list_methods(family))], set()
     while waiting:
@@ -96,7 +99,7 @@ def _list_methods(family: type) -> list[FunctionType]:
 
 
 def _hash_functions(functions: list[FunctionType], family: type[Family] | None) -> str:
-    """Hash the bytecode of functions, the global constants that they use, and the fields of the family."""
+    """Return a hash of the bytecode of functions, the global constants that they use, and the fields of the family."""
     fields = None if family is None else (family.__module__, family.__qualname__, getattr(family, "_fields", ()))
     digest = hashlib.sha256(repr(fields).encode())
     for function in sorted(functions, key=lambda x: (x.__module__, x.__qualname__)):
@@ -121,7 +124,8 @@ def _list_code(code: CodeType) -> tuple[bytes, tuple[str, ...], tuple[object, ..
 def _register_function(function: FunctionType) -> None:
     """Register a function with numba, so that compiled code can call it.
 
-    Functions whose results depend only on the family, such as `has_ratio`, become constants in compiled code.
+    The results of `has_ratio` and `has_fast_log_weight` depend only on the family. They become constants in compiled
+    code.
     """
     from numba.extending import overload
 
@@ -141,7 +145,8 @@ def _register_function(function: FunctionType) -> None:
 def _register_methods() -> None:
     """Register the methods of families with numba, so that compiled code can call them.
 
-    For a call such as `p.ratio(y)`, numba takes the method of the type of p, or else the default of `OptionalMethods`.
+    For a call such as `p.ratio(y)`, numba takes the method of the class of `p`. If the class has no such method, numba
+    takes the default in `OptionalMethods`.
     """
     from numba import types
     from numba.extending import overload_method
@@ -158,9 +163,9 @@ def _register_methods() -> None:
 
 
 def _announce(dispatcher: Any) -> None:
-    """Print a message that kernels are being compiled, once per process.
+    """Tell the user on stderr, once per process, that kernels are being compiled.
 
-    Nothing is printed if the kernel of `dispatcher` is on disk already.
+    Nothing is printed if the kernel of `dispatcher`, a numba dispatcher, is on disk already.
     """
     path = Path(dispatcher.stats.cache_path) if dispatcher.stats.cache_path else None
     if not announced and (path is None or not any(path.glob(f"*{dispatcher.py_func.__qualname__}*"))):

@@ -1,9 +1,10 @@
-"""Families of count distributions, as compiled code sees them: named tuples of numbers with methods.
+"""The methods that compiled code needs from a family of count distributions.
 
-A family is a `NamedTuple` class, and an instance is one distribution. Its fields are the numbers from which weights are
-computed: probabilities, or probabilities up to a factor that is the same for all counts. Every kernel is compiled once
-per family, and numba chooses methods by the type of the tuple (`kernels.compiling`). Methods are plain Python that
-numba can compile: numbers, tuples, `math`, and functions that use only these.
+A family, such as the Poisson, is a `NamedTuple` class, and an instance of it is one distribution. Its fields are the
+numbers from which the weights of counts are computed. A weight is an unnormalised probability: the probability of a
+count, possibly times a factor that is the same for all counts. numba compiles every kernel once per family, and chooses
+methods by the type of the tuple (`kernels.compiling`). So methods must be plain Python that numba can compile: numbers,
+tuples, `math`, and functions that use only these.
 """
 
 from math import inf
@@ -11,59 +12,64 @@ from typing import Protocol, Self, TypeVar
 
 
 class Family(Protocol):
-    """The methods that every family must have."""
+    """The methods that every family of count distributions must have; an instance is one distribution."""
 
     @classmethod
     def prepare(cls, a: float, b: float, c: float) -> Self:
-        """Make the distribution with the parameters a, b and c.
+        """Make the distribution of this family that has the parameters a, b and c.
 
-        Families with fewer than three parameters ignore the last ones, which are 0.
+        A family with fewer than three parameters ignores c, or b and c; 0 is passed for them.
         """
 
     def is_normalised(self) -> bool:
-        """Return True if weights are probabilities, so that their sum is 1.
+        """Return True if the weights of all distributions of the family are probabilities, so that they sum to 1.
 
-        The result must not depend on `self`, which may be None.
+        This is a property of the family: the result must not depend on `self`, which may be None.
         """
 
     def log_weight(self, y: float) -> float:
-        """Return the logarithm of the weight of a count y.
+        """Return the log weight (unnormalised log probability) of a count y.
 
-        Above 16, y may be any real number, because panels interpolate between counts. There, the result must be smooth
-        in y.
+        Above 16, y may be any real number, because sums over many counts are approximated by quadrature, at positions
+        between counts. There, the result must be smooth in y.
         """
 
     def score(self, y: float) -> tuple[float, float, float]:
-        """Return the derivatives of the log weight in the three parameters, with 0 for missing parameters.
+        """Return the derivatives of `log_weight(y)` in the three parameters, 0 for parameters that do not exist.
 
-        If the family is not normalised, terms that do not depend on y may be omitted: they cancel in normalisation.
+        If the family is not normalised, a term that is the same for all y may be left out of a derivative. It cancels
+        when the mean of the derivative over all counts is subtracted.
         """
 
     def estimate_shape(self) -> tuple[float, float, float]:
-        """Return a rough centre and a rough standard deviation of the weights, and the last possible count."""
+        """Return a rough centre of the distribution, a rough standard deviation, and the largest possible count."""
 
 
 Weights = TypeVar("Weights", bound=Family)
 
 
 class OptionalMethods:
-    """Methods that a family may have to be faster.
+    """Methods that a family may define to make kernels faster.
 
-    The code that calls them is compiled for all families. These defaults, which are never called, give it a type.
+    Kernels check whether a family has such a method before they call it. The defaults here are never called. They only
+    tell numba the types of arguments and results, because code that calls a method is compiled for families without the
+    method as well.
     """
 
     def ratio(self, y: float) -> tuple[float, float]:
-        """Return the numerator and the denominator of the ratio of two weights, that of y + 1 and that of y.
+        """Return numbers u and v such that u / v is the weight of the count y + 1 divided by the weight of y.
 
-        Define this method if it takes less time than an exponential.
+        Define this method if it takes less time than computing an exponential.
         """
         return inf, 1.0
 
     def fast_log_weight(self, y: float, log_y: float, log_h: float) -> float:
-        """Return `log_weight(y)` of a count below `scalar.TABLE_COUNTS`, given log y and log h(y).
+        """Return `log_weight(y)` for a count y below `scalar.TABLE_COUNTS`, given log y and log h(y).
 
-        It must have no branch on y, so that the compiler can vectorise a loop over counts. Return NaN for distributions
-        for which the formula loses digits.
+        h(y) = e^-y y^y / y!.
+
+        The method must not branch on y, so that the compiler can vectorise a loop over counts. For parameters with
+        which the formula is inaccurate, it must return NaN for every y.
         """
         return inf
 
@@ -71,7 +77,7 @@ class OptionalMethods:
 def prepare(family: type[Weights], a: float, b: float, c: float) -> Weights:
     """Make the distribution of a family that has the parameters a, b and c.
 
-    In compiled code, `kernels.compiling` replaces this function by the class method of the family.
+    In compiled code, `kernels.compiling` replaces this function by the class method `prepare` of the family.
     """
     return family.prepare(a, b, c)
 
@@ -82,10 +88,10 @@ def is_family_normalised(family: type[Family]) -> bool:
 
 
 def has_ratio(p: Family) -> bool:
-    """Return True if the family of `p` defines the optional method `ratio`."""
+    """Return True if the family of the distribution `p` defines the optional method `ratio`."""
     return hasattr(p, "ratio")
 
 
 def has_fast_log_weight(p: Family) -> bool:
-    """Return True if the family of `p` defines the optional method `fast_log_weight`."""
+    """Return True if the family of the distribution `p` defines the optional method `fast_log_weight`."""
     return hasattr(p, "fast_log_weight")

@@ -1,14 +1,15 @@
 """Gaussian quadrature for sums over counts.
 
-A panel is a run of n = 16 * 2^k consecutive counts. The sum of a smooth function over them is replaced by a weighted
-sum of its values at 16 positions. The positions are the zeros of the polynomial of degree 16 that is orthogonal, on the
-n counts, to all polynomials of lower degree. So the rule would be exact for polynomials of degree up to 31. As
-positions are rounded, it is exact up to degree 15 and accurate to six digits up to degree 31. For k = 0 the positions
-are the counts themselves. For large k the rule approaches Gauss-Legendre quadrature.
+A panel is a run of n = 16 * 2^k consecutive counts. The sum of a smooth function over the counts of a panel is
+approximated by a weighted sum of its values at 16 positions, as in Gauss-Legendre quadrature. The positions are the
+zeros of the polynomial of degree 16 that is orthogonal, on the n counts, to all polynomials of lower degree. Without
+rounding, the rule would be exact for polynomials of degree up to 31. Positions are rounded, so the rule is exact up to
+degree 15 and accurate to six digits up to degree 31. For k = 0 the positions are the counts themselves. For large k the
+rule approaches Gauss-Legendre quadrature.
 
-The values at the positions determine a polynomial of degree 15. It gives the sums over the first counts of a panel
-(partial sums), and the values at the positions of either half of the panel. The tables for 2 n counts are computed from
-those for n counts, because both halves of a panel of 2 n counts are panels of n counts.
+The values at the 16 positions determine a polynomial of degree 15. From this polynomial follow the sums over the first
+counts of a panel (partial sums), and the values at the positions of either half of the panel. The tables for 2 n counts
+are computed from those for n counts, because both halves of a panel of 2 n counts are panels of n counts.
 """
 
 from math import frexp
@@ -26,11 +27,11 @@ MAX_EXACT_SIZES, MAX_NARROW_DEVIATION = 2.0 ** (52 - DIGITS), 4096.0
 
 
 def _compute_positions(n):
-    """Compute the 16 positions for n counts, measured from half a count before the first.
+    """Compute the 16 positions of Gaussian quadrature over n consecutive counts.
 
-    By the algorithm of Golub and Welsch, they are eigenvalues of the Jacobi matrix of the polynomials that are
-    orthogonal on n equidistant points (discrete Chebyshev polynomials). As shares of the panel's length, they are
-    rounded to `DIGITS` binary digits.
+    Positions are measured from half a count before the first count. They are the eigenvalues of the Jacobi matrix of
+    the discrete Chebyshev polynomials, which are orthogonal on n equidistant points (algorithm of Golub and Welsch).
+    Divided by n, positions are rounded to `DIGITS` binary digits.
     """
     j = np.arange(1.0, N_POSITIONS)
     shares = 0.5 + np.linalg.eigvalsh(np.diag(0.5 * j * np.sqrt((1.0 - (j / n) ** 2) / (4.0 * j**2 - 1.0)), -1))
@@ -38,7 +39,7 @@ def _compute_positions(n):
 
 
 def _compute_tables():
-    """Compute the tables POSITIONS, WEIGHTS, UPTO and HALVES; they are described where they are assigned."""
+    """Compute the quadrature tables POSITIONS, WEIGHTS, UPTO and HALVES; see the comment below this function."""
     n, positions, weights, upto = (
         float(N_POSITIONS),
         np.arange(N_POSITIONS) + 0.5,
@@ -71,17 +72,17 @@ POSITIONS, WEIGHTS, UPTO, HALVES = _compute_tables()
 
 
 def is_rounding_harmless(n, y, width):
-    """Return True if a panel of n counts from y on may be used in spite of the rounding of its positions.
+    """Return True if the sum over the n counts from y on may be computed by quadrature although positions are rounded.
 
-    Adding y to a position is exact if y is small relative to n. Otherwise, the rounding is harmless if `width`, a rough
-    standard deviation of the distribution, is large.
+    Adding y to a position is exact if y is at most a multiple of n. If it is not exact, the rounding is harmless for
+    wide distributions. `width` is a rough standard deviation of the distribution.
     """
     return n * MAX_EXACT_SIZES > y or width > MAX_NARROW_DEVIATION
 
 
 def find_table(n):
-    """Return the index k of the tables for a panel of n = 16 * 2^k counts.
+    """Return the first index of `POSITIONS` and the other quadrature tables for a panel of n = 16 * 2^k counts.
 
-    There are tables up to k = `N_TABLES` - 1. Longer panels use the last ones, as tables hardly differ from there on.
+    The index is k, but at most `N_TABLES` - 1, because tables hardly differ from there on.
     """
     return min(frexp(n / N_POSITIONS)[1] - 1, N_TABLES - 1)

@@ -1,12 +1,16 @@
-"""Kernels that Python calls: loops over many distributions, or over many rows, each a mixture of K components.
+"""Kernels that Python calls: loops over many distributions, or over the rows of a table, each of which is a mixture.
 
-The k components of one family are an array (rows, k, 5): three parameters, the first and the last count that the
-component is restricted to. Their mixture weights are the columns column, ..., column + k - 1 of the mixture weights
-(rows, K).
+Some terms: a family is a class of distributions, such as the Poisson, and each component of a mixture is a distribution
+of some family. The weights of a distribution are the unnormalised probabilities of counts. The mixture weights of K
+components are an array (rows, K).
+
+A kernel for mixtures is called once per family, with that family's k components of each row. They are passed as an
+array `components` (rows, k, 5): three parameters, and the first and the last count to which the component is
+restricted. Their mixture weights are the columns `column`, ..., `column` + k - 1 of the array of mixture weights.
 
 Statistics of mixtures are computed in two steps. First, `fill_arena` is called for each family. It writes the weights
-of the family's components to the arena, a long array in which the weights of one component after another are stored.
-Then `summarise`, which does not depend on families, mixes components and computes statistics.
+of its components, one component after another, to a long array, the arena. Then `summarise`, which does not depend on
+families, mixes the components and computes statistics.
 """
 
 from math import inf
@@ -53,7 +57,14 @@ MIN_WALKED_TAIL = 1e-5
 def compute_log_probs(family, inputs, results):
     """Compute log p(y) and its derivatives in the parameters, for n distributions of a family that is not normalised.
 
-    Shape: inputs (4, n), the count y and three parameters; results (4, n), log p(y) and three derivatives.
+    Parameters
+    ----------
+    family : type
+        The family, see `kernels.family`.
+    inputs : array, (4, n)
+        The count y and three parameters of each distribution.
+    results : array, (4, n)
+        Receives log p(y) and its three derivatives.
     """
     weights, sums = np.empty(MAX_WALKED_COUNTS), np.empty(N_SUMS)
     for i in range(inputs.shape[1]):
@@ -67,8 +78,17 @@ def compute_log_probs(family, inputs, results):
 def compute_normalised_log_probs(family, inputs, results):
     """Compute log p(y) and its derivatives in the parameters, for n distributions of a normalised family.
 
-    It replaces `compute_log_probs` for these families. It needs no sums over counts, so it compiles much faster. Shape:
-    inputs (4, n), the count y and three parameters; results (4, n), log p(y) and three derivatives.
+    It does the same as `compute_log_probs`, for families whose formula needs no normalising sum over counts. It
+    compiles much faster.
+
+    Parameters
+    ----------
+    family : type
+        The family, see `kernels.family`.
+    inputs : array, (4, n)
+        The count y and three parameters of each distribution.
+    results : array, (4, n)
+        Receives log p(y) and its three derivatives.
     """
     for i in range(inputs.shape[1]):
         y, p = inputs[0, i], prepare(family, inputs[1, i], inputs[2, i], inputs[3, i])
@@ -82,7 +102,14 @@ def compute_normalised_log_probs(family, inputs, results):
 def compute_log_ranges(family, inputs, results):
     """Compute log P(low <= Z <= high) and its derivatives in the parameters, for n distributions of a family.
 
-    Shape: inputs (5, n), low, high and three parameters; results (4, n), the logarithm and three derivatives.
+    Parameters
+    ----------
+    family : type
+        The family, see `kernels.family`.
+    inputs : array, (5, n)
+        `low`, `high` and three parameters of each distribution.
+    results : array, (4, n)
+        Receives the log probability and its three derivatives.
     """
     sums, outside = np.empty(N_SUMS), np.empty(4)
     for i in range(inputs.shape[1]):
@@ -93,7 +120,14 @@ def compute_log_ranges(family, inputs, results):
 def compute_information(family, inputs, results):
     """Compute the diagonal of the Fisher information of n distributions of a family.
 
-    Shape: inputs (3, n), the parameters; results (3, n), the variance of the score in each parameter.
+    Parameters
+    ----------
+    family : type
+        The family, see `kernels.family`.
+    inputs : array, (3, n)
+        Three parameters of each distribution.
+    results : array, (3, n)
+        Receives the variance of the score in each parameter.
     """
     sums = np.empty(N_SUMS)
     for i in range(inputs.shape[1]):
@@ -101,9 +135,16 @@ def compute_information(family, inputs, results):
 
 
 def compute_moments(family, inputs, results):
-    """Compute mean and variance of n distributions of a family.
+    """Compute the mean and the variance of n distributions of a family.
 
-    Shape: inputs (3, n), the parameters; results (2, n).
+    Parameters
+    ----------
+    family : type
+        The family, see `kernels.family`.
+    inputs : array, (3, n)
+        Three parameters of each distribution.
+    results : array, (2, n)
+        Receives the mean and the variance.
     """
     weights, sums = np.empty(MAX_WALKED_COUNTS), np.empty(N_SUMS)
     for i in range(inputs.shape[1]):
@@ -117,10 +158,18 @@ def compute_moments(family, inputs, results):
 
 
 def compute_extents(family, inputs, results):
-    """Find windows of counts that hold nearly all mass, for n distributions of a family.
+    """Find the range of counts that holds nearly all mass, for n distributions of a family.
 
-    Outside of its window, weights are less than about e^-depth times the largest weight. Shape: inputs (4, n), the
-    depth and three parameters; results (2, n), the first and the last count of the window.
+    Outside of the range, every probability is less than about e^-depth times the largest probability.
+
+    Parameters
+    ----------
+    family : type
+        The family, see `kernels.family`.
+    inputs : array, (4, n)
+        The depth, and three parameters of each distribution.
+    results : array, (2, n)
+        Receives the first and the last count of the range.
     """
     extent = np.empty(N_EXTENT)
     for i in range(inputs.shape[1]):
@@ -133,10 +182,19 @@ def compute_extents(family, inputs, results):
 
 
 def add_tails(family, components, weights, column, y, results):
-    """Add the tail probabilities of a family's components, times their mixture weights, to `results` (2, rows, n).
+    """Add P(Z <= y) and P(Z > y) of a family's components, times their mixture weights, to `results`.
 
-    The tails are P(Z <= y) and P(Z > y) at n counts y (rows, n) per row. Their relative errors are small even if they
-    are close to 0. For `components`, `weights` and `column`, see the module.
+    Called for all families, it adds up the tail probabilities of mixtures. Relative errors are small even for tail
+    probabilities close to 0.
+
+    Parameters
+    ----------
+    family, components, weights, column
+        The family, its components in each row and their mixture weights, as the docstring of the module describes.
+    y : array, (rows, n)
+        n counts per row.
+    results : array, (2, rows, n)
+        The array to which P(Z <= y) and P(Z > y) are added.
     """
     walked, sums = np.empty(MAX_WALKED_COUNTS), np.empty(N_SUMS)
     for i in range(components.shape[0]):
@@ -153,11 +211,25 @@ def add_tails(family, components, weights, column, y, results):
 
 
 def compute_component_tails(p, low, high, y, weights, first, n, total, sums):
-    """Return P(Z <= y) and P(Z > y) of one distribution `p`, restricted to the counts from `low` to `high`.
+    """Return P(Z <= y) and P(Z > y) of a distribution restricted to the counts from `low` to `high`.
 
-    `weights` has the weights of n counts from `first` on, and `total` is their sum. If y is one of these counts and
-    neither tail is too small, the tails are sums of these weights. Otherwise `ranges.sum_tails` is called, which takes
-    longer.
+    The tails are sums of the given weights, unless a tail is very small or y is not one of the counts. Then
+    `ranges.sum_tails` computes them, which takes longer.
+
+    Parameters
+    ----------
+    p : Family
+        The distribution.
+    low, high : float
+        The first and the last count to which it is restricted.
+    y : float
+        The count.
+    weights : array
+        The weights (unnormalised probabilities) of the n counts first, first + 1, ...
+    first, n, total : float
+        The first of these counts, their number, and the sum of their weights.
+    sums : array
+        A work array.
     """
     index = y - first
     if n > 0 and 0.0 <= index < n:
@@ -169,16 +241,30 @@ def compute_component_tails(p, low, high, y, weights, first, n, total, sums):
 
 
 def fill_arena(family, components, weights, column, limit, arena, used, slices, walks, is_long):
-    """Write the weights of all components of a family to the arena, after its first `used` numbers.
+    """Write the weights of all components of a family to a long array, the arena, one component after another.
 
-    Component j of row i starts at slices[i, j, 0] in the arena and has slices[i, j, 1] weights. walks[i, j] has its
-    first count, the sum of its weights and a count with a large weight. A row is marked in `is_long` and skipped if one
-    of its components has more than `limit` counts. For `components`, `weights` and `column`, see the module.
+    Parameters
+    ----------
+    family, components, weights, column
+        The family, its components in each row and their mixture weights, as the docstring of the module describes.
+    limit : int
+        The most counts of a component. If a component of a row has more, the row is marked in `is_long` and skipped.
+    arena : array
+        The array to write to.
+    used : int
+        The number of places of the arena that are in use already.
+    slices : array of int, (rows, K, 2)
+        Receives for each component the index of its first weight in the arena, and the number of its weights.
+    walks : array, (rows, K, 3)
+        Receives for each component the count of its first weight, the sum of its weights, and a count with a large
+        weight.
+    is_long : array of bool, (rows,)
+        The rows that have been skipped.
 
     Returns
     -------
     int
-        The number of used places in the arena, or -1 if the arena is too short.
+        The number of places of the arena that are in use now, or -1 if the arena is too short.
     """
     for i in range(components.shape[0]):
         for k in range(components.shape[1]):
@@ -204,7 +290,7 @@ def fill_arena(family, components, weights, column, limit, arena, used, slices, 
 
 
 def summarise(arena, slices, walks, weights, groups, cdf_map, inputs, with_entropy, work, is_long, results):
-    """Compute the statistics of mixtures from the weights that `fill_arena` wrote: the arrays of `summaries.Summaries`.
+    """Compute the statistics of mixtures, see `summaries.Summaries`, from the weights that `fill_arena` wrote.
 
     Parameters
     ----------
@@ -212,21 +298,24 @@ def summarise(arena, slices, walks, weights, groups, cdf_map, inputs, with_entro
         The weights of all components, as in `fill_arena`.
     weights : array, (rows, K)
         Mixture weights.
-    groups : array, (K,)
-        The index of each component in the user's mixture, see `arrays.split_variance`.
+    groups : array of int, (K,)
+        For each component, the index of the component of the user's mixture that it is part of. It differs from the
+        component's own index if the user's mixture is nested. See `arrays.split_variance`.
     cdf_map : array, (2, knots)
-        Knots and values of a map by which cdfs are recalibrated; without knots, cdfs are not changed.
-    inputs : tuple of array
-        Levels of quantiles (rows, L), counts y to score (rows, Q) and levels of narrowest intervals, (rows, 1) or
-        (rows, 0).
+        The knots and the values of a piecewise-linear map by which all cdfs are recalibrated. If it has no knots, cdfs
+        are not changed.
+    inputs : tuple of three arrays
+        Levels of quantiles (rows, L), counts y to score (rows, Q), and levels of narrowest intervals (rows, 1), or
+        (rows, 0) if no intervals are requested.
     with_entropy : bool
-        Compute the entropy, too.
+        True if the entropy is requested.
     work : array, (3, counts)
-        Space for the probabilities and tails of one row.
-    is_long : array, (rows,)
-        Rows to skip. Rows with too many counts for `work` are marked and skipped, too.
-    results : tuple of array
-        The arrays to write to. The mean of a row is NaN if there is no distribution with its parameters.
+        Space for the probabilities, cdf and upper tails of one row.
+    is_long : array of bool, (rows,)
+        Rows to skip. Rows with too many counts for `work` are skipped as well, and marked here.
+    results : tuple of five arrays
+        The arrays to write to, in the order of `summaries.Summaries`. The mean of a row becomes NaN if its
+        probabilities do not have a positive sum.
     """
     levels, y, interval_levels = inputs
     moments, quantiles, scores, intervals, entries = results
@@ -270,9 +359,10 @@ def summarise(arena, slices, walks, weights, groups, cdf_map, inputs, with_entro
 
 
 def find_span(slices, walks, weights, i):
-    """Return the first and the last count of the mixture of row i.
+    """Return the smallest and the largest count of row i for which `fill_arena` wrote a weight.
 
-    Counts are those that `fill_arena` wrote for the components with a positive mixture weight.
+    Only components with a positive mixture weight count. `slices` and `walks` are results of `fill_arena`, and
+    `weights` (rows, K) are the mixture weights.
     """
     first, last = inf, -1.0
     for k in range(weights.shape[1]):
@@ -282,9 +372,10 @@ def find_span(slices, walks, weights, i):
 
 
 def mix_components(arena, slices, walks, weights, i, first, n, mass):
-    """Write the probabilities of n counts from `first` on under the mixture of row i to `mass`.
+    """Write the probabilities of n counts, from `first` on, under the mixture of row i to the array `mass` (n,).
 
-    The weights of components, which are not normalised, are taken from the arena (see `fill_arena`).
+    The components' weights are taken from the arena, divided by their sum, and multiplied by the mixture weights (rows,
+    K). `arena`, `slices` and `walks` are results of `fill_arena`.
     """
     for j in range(n):
         mass[j] = 0.0

@@ -1,22 +1,22 @@
 """Statistics of mixtures with so many counts that adding them one by one takes too long.
 
-A row is one mixture. Its counts, from 0 to the last one that is not negligible, are divided into panels: runs of n = 16
-* 2^k consecutive counts over which all components are smooth. A sum over a panel needs the probabilities at 16
-positions only (`gauss`). Where a component is narrow or ends, panels have 16 counts, and the positions are these
-counts.
+Each row is one mixture. Its counts, from 0 to the last one that is not negligible, are divided into panels: runs of n =
+16 * 2^k consecutive counts over which all components are smooth. A sum over a panel needs only the probabilities at 16
+positions, by Gaussian quadrature (`gauss`). Where a component is narrow, or near its first or last count, panels have
+16 counts, and the positions are these counts.
 
 The computation has three steps.
 
 - `compute_component_extents` and `make_row_panels` find out where the components of each row have mass, and choose the
-  panels. A panel is an array of three numbers: its first count, its number of counts, and the slope by which
-  recalibration has multiplied its probabilities.
-- `add_values` computes the values: the probabilities of the mixture at the 16 positions of each panel. It is called
+  panels. A panel is an array of three numbers: its first count, its number of counts, and the factor by which
+  recalibration has multiplied its probabilities (the slope of the recalibration map).
+- `add_values` computes the *values* of each panel, the probabilities of the mixture at its 16 positions. It is called
   for each family, and adds the probabilities of the family's components.
-- `summarise_panels` computes statistics. Moments are sums over panels. A quantile, the score of a count and a knot of
-  a recalibration map each need the sum over a part of a panel. For these, the panel that contains the count is halved
+- `summarise_panels` computes statistics. Moments are sums over panels. A quantile, the score of a count and a knot of a
+  recalibration map each need the sum over a part of a panel. For these, the panel that contains the count is halved
   until 16 counts are left.
 
-The panels of all rows are stored in one array. Those of row i are offsets[i] to offsets[i + 1] - 1.
+The panels of all rows are stored in one array. Those of row i have the indices offsets[i] to offsets[i + 1] - 1.
 """
 
 from math import exp, inf, log
@@ -62,10 +62,14 @@ LOG_TOTAL, MEAN, VARIANCE = range(3)
 
 
 def compute_component_extents(family, components, weights, column, extents):
-    """Find the extent of each component of a family: the range of counts whose weights are not negligible.
+    """Find the extent of each component of a family, the range of counts whose probabilities are not negligible.
 
-    Writes `extents` (rows, K, 7), with the columns `ranges.FIRST` to `ranges.REFERENCE`. For `components` (rows, k, 5),
-    `weights` and `column`, see `kernels.loops`.
+    Parameters
+    ----------
+    family, components, weights, column
+        The family, its components in each row and their mixture weights, as in `kernels.loops`.
+    extents : array, (rows, K, N_EXTENT)
+        Receives the extents, with the columns `ranges.FIRST` to `ranges.REFERENCE`.
     """
     for i in range(components.shape[0]):
         for k in range(components.shape[1]):
@@ -77,9 +81,21 @@ def compute_component_extents(family, components, weights, column, extents):
 def make_row_panels(extents, weights, offsets):
     """Divide the counts of each row into panels; return the panels of all rows, one row after another.
 
-    `extents` (rows, K, 7) has the extents of components, and `weights` (rows, K) their mixture weights. The result
-    (panels, 3) has the first count of each panel, its number of counts, and its slope. offsets[i] receives the index of
-    the first panel of row i, and the last number of `offsets` (rows + 1,) the number of all panels.
+    A panel is a run of 16 * 2^k consecutive counts over which all components are smooth.
+
+    Parameters
+    ----------
+    extents : array, (rows, K, N_EXTENT)
+        The results of `compute_component_extents`.
+    weights : array, (rows, K)
+        Mixture weights.
+    offsets : array of int, (rows + 1,)
+        Receives the index of the first panel of each row and, at the end, the number of all panels.
+
+    Returns
+    -------
+    array, (panels, 3)
+        The first count and the number of counts of each panel, and 1 (nothing is recalibrated yet).
     """
     offsets[0], no_panels = 0, np.zeros((0, 3))
     for i in range(len(weights)):
@@ -91,12 +107,24 @@ def make_row_panels(extents, weights, offsets):
 
 
 def lay_panels(extents, weights, panels):
-    """Divide the counts of one row into panels, from 0 to the last count that is not negligible.
+    """Divide the counts of one row, from 0 to the last one that is not negligible, into panels of consecutive counts.
 
-    Each panel is as long as all components allow (`is_smooth`). Writes its first count, its number of counts, and the
-    slope 1, as nothing is recalibrated yet, to `panels`. Returns the number of panels, which may exceed the length of
-    `panels`: the others are not written. There are no panels if a parameter is NaN or infinite, or if counts are too
-    large for float64.
+    Each panel is as long as `is_smooth` allows.
+
+    Parameters
+    ----------
+    extents : array, (K, N_EXTENT)
+        The extents of the row's components, see `compute_component_extents`.
+    weights : array, (K,)
+        Mixture weights.
+    panels : array, (n, 3)
+        Receives the first count and the number of counts of up to n panels, and 1 (nothing is recalibrated yet).
+
+    Returns
+    -------
+    int
+        The number of panels, which may exceed n: with n = 0, the function only counts panels. It is 0 if a parameter is
+        NaN or infinite, or if counts are too large for float64.
     """
     x, n, last, n_panels = 0.0, float(N_POSITIONS), -1.0, 0
     for k in range(len(weights)):
@@ -119,10 +147,11 @@ def lay_panels(extents, weights, panels):
 
 
 def is_smooth(extents, weights, x, n):
-    """Return True if a panel of n counts from x on can represent every component of a row.
+    """Return True if quadrature over the n counts from x on is accurate for every component of a row.
 
-    For each component, the panel is either outside of its extent, or short compared with its standard deviation and not
-    close to its first or last possible count.
+    For each component, this holds if the counts are outside of its extent. It also holds if they are few compared with
+    its standard deviation, and not close to its first or last possible count. `extents` (K, N_EXTENT) has the extents
+    of the components, and `weights` (K,) their mixture weights.
     """
     for k in range(len(weights)):
         if weights[k] > 0.0 and extents[k, FIRST] < x + n and extents[k, LAST] >= x:
@@ -137,11 +166,23 @@ def is_smooth(extents, weights, x, n):
 
 
 def add_values(family, components, weights, column, extents, offsets, panels, values, totals):
-    """Add the probabilities of a family's components, times their mixture weights, to `values` (panels, 16).
+    """Add the probabilities of a family's components, times their mixture weights, to the values of all panels.
 
-    Values belong to the 16 positions of each panel. Also writes the log of the sum of each component's weights, its
-    mean and its variance to `totals` (rows, K, 3). If the sum of a component's weights is not finite, all values of the
-    row become NaN.
+    The values of a panel are probabilities at its 16 positions. If the weights of a component do not have a finite sum,
+    all values of its row become NaN.
+
+    Parameters
+    ----------
+    family, components, weights, column
+        The family, its components in each row and their mixture weights, as in `kernels.loops`.
+    extents : array, (rows, K, N_EXTENT)
+        The results of `compute_component_extents`.
+    offsets, panels
+        The panels of each row, see `make_row_panels`.
+    values : array, (panels, 16)
+        The array to which probabilities are added.
+    totals : array, (rows, K, 3)
+        Receives for each component the log of the sum of its weights, its mean and its variance.
     """
     longest = 0
     for i in range(len(weights)):
@@ -157,10 +198,26 @@ def add_values(family, components, weights, column, extents, offsets, panels, va
 
 
 def add_component(p, weight, extent, panels, values, totals, buffer):
-    """Add the probabilities of one distribution `p`, times its mixture weight, to the values of a row's panels.
+    """Add the probabilities of one component, times its mixture weight, to the values of a row's panels.
 
-    Its weights at the positions are first collected in `buffer`, because their sum, which normalises them, is known
-    only at the end. For `extent` and `totals`, see `compute_component_extents` and `add_values`.
+    The component's unnormalised probabilities are stored in `buffer` first, because their sum is known only at the end.
+
+    Parameters
+    ----------
+    p : Family
+        The component.
+    weight : float
+        Its mixture weight.
+    extent : array, (N_EXTENT,)
+        Its extent, see `compute_component_extents`.
+    panels : array, (panels, 3)
+        The panels of the row.
+    values : array, (panels, 16)
+        The probabilities at the 16 positions of each panel, to which those of the component are added.
+    totals : array, (3,)
+        Receives the log of the sum of the component's unnormalised probabilities, its mean and its variance.
+    buffer : array
+        A work array with at least the shape of `values`.
     """
     low, high, centre, reference = extent[LOW], extent[HIGH], extent[CENTRE], extent[REFERENCE]
     first, end, total, shift, square = len(panels), 0, 0.0, 0.0, 0.0
@@ -191,9 +248,18 @@ def add_component(p, weight, extent, panels, values, totals, buffer):
 
 
 def add_masses(family, components, weights, column, extents, totals, y, results):
-    """Add the probabilities of counts under a family's components, times mixture weights, to `results` (rows, n).
+    """Add the probabilities of given counts under a family's components, times mixture weights, to `results`.
 
-    `y` (rows, n) has the counts of each row in ascending order, and `totals` the sums of weights from `add_values`.
+    Parameters
+    ----------
+    family, components, weights, column
+        The family, its components in each row and their mixture weights, as in `kernels.loops`.
+    extents, totals
+        Results of `compute_component_extents` and `add_values`.
+    y : array, (rows, n)
+        Counts of each row, in ascending order.
+    results : array, (rows, n)
+        The array to which the probabilities are added.
     """
     for i in range(len(weights)):
         for k in range(components.shape[1]):
@@ -211,20 +277,22 @@ def add_masses(family, components, weights, column, extents, totals, y, results)
 def summarise_panels(
     weights, groups, totals, offsets, all_panels, all_values, cdf_map, inputs, with_entropy, modes, results
 ):
-    """Compute the statistics of mixtures from the values of their panels.
+    """Compute the statistics of mixtures, one per row, from probabilities at the positions of their panels.
 
     Parameters
     ----------
     weights, groups, cdf_map, inputs, with_entropy, results
         As for `loops.summarise`. Rows without panels, or with NaN as a value, get the mean NaN.
-    totals, offsets
-        Sums, means and variances of components from `add_values`, and the first panel of each row.
+    totals : array, (rows, K, 3)
+        Sums, means and variances of the components, from `add_values`.
+    offsets : array of int, (rows + 1,)
+        The index of the first panel of each row, from `make_row_panels`.
     all_panels : array, (panels, 3)
         The panels of all rows.
     all_values : array, (panels, 16)
-        The probabilities of the mixtures at the positions of all panels.
+        The probabilities of the mixtures at the 16 positions of each panel, from `add_values`.
     modes : array, (rows, 2)
-        Receives two counts that enclose the mode of each row.
+        Receives two counts between which the mode of each row lies.
     """
     levels, y, interval_levels = inputs
     moments, quantiles, scores, intervals, entries = results
@@ -259,7 +327,11 @@ def summarise_panels(
 
 
 def compute_positions(panels):
-    """Compute the 16 positions of each panel, as counts that may be fractional. Shape: (panels, 16)."""
+    """Compute the 16 quadrature positions of each panel, as counts that may be fractional.
+
+    `panels` (panels, 3) has the first count and the number of counts of each panel. The result has the shape (panels,
+    16).
+    """
     positions = np.empty((len(panels), N_POSITIONS))
     for s in range(len(panels)):
         t = find_table(panels[s, 1])
@@ -269,10 +341,20 @@ def compute_positions(panels):
 
 
 def bracket_mode(panels, positions, values, mode):
-    """Write two counts that enclose the mode of a row to `mode`: the positions next to the most probable position.
+    """Write two counts between which the mode of a row lies to `mode` (2,).
 
-    Recalibrated probabilities jump where the slope changes. So if the next position is in a panel with another slope,
-    the end of the panel is written instead.
+    They are the positions on both sides of the most probable position. Recalibrated probabilities jump between panels
+    with different slopes. So if the next position is in a panel with another slope, the end of the panel is used
+    instead.
+
+    Parameters
+    ----------
+    panels : array, (panels, 3)
+        The panels of the row.
+    positions, values : array, (panels, 16)
+        Their positions, and the probabilities there.
+    mode : array, (2,)
+        Receives the two counts.
     """
     best = np.argmax(values)
     s, i = best // N_POSITIONS, best % N_POSITIONS
@@ -300,11 +382,25 @@ MAX_HALVES = 64
 
 
 def divide_panels(panels, values, cdf_map):
-    """Divide panels so that each lies within one piece of the recalibration map, and recalibrate them.
+    """Recalibrate the probabilities of a row's panels by a piecewise-linear map of the cdf.
 
-    Within a piece, recalibration multiplies probabilities by the slope of the piece. A panel that contains a knot is
-    halved until it has 16 counts. It gets the slope `KNOT_SLOPE`, and its probabilities are left to
-    `recalibrate_knots`. Returns new panels and values. `cdf_map` (2, knots) has the knots and the values of the map.
+    Panels are divided until the cdf stays between two neighbouring knots of the map over each panel. Then recalibration
+    multiplies the panel's probabilities by the slope of the map. A panel of 16 counts over which the cdf passes a knot
+    is not divided further. It is marked by the slope `KNOT_SLOPE`, and left unchanged for `recalibrate_knots`.
+
+    Parameters
+    ----------
+    panels : array, (panels, 3)
+        The panels of the row.
+    values : array, (panels, 16)
+        The probabilities at their positions.
+    cdf_map : array, (2, knots)
+        The knots of the map, and its values at the knots.
+
+    Returns
+    -------
+    new_panels, new_values : array
+        The divided panels and their probabilities. The third number of a panel is its slope.
     """
     knots, n_panels, piece, cdf = cdf_map.shape[1], 0, 0, 0.0
     new_panels, new_values = np.zeros((2 * len(panels) + 64, 3)), np.zeros((2 * len(panels) + 64, N_POSITIONS))
@@ -342,9 +438,11 @@ def divide_panels(panels, values, cdf_map):
 
 
 def recalibrate_knots(panels, values, cdf_map):
-    """Recalibrate, count by count, the panels of 16 counts in which the map has a knot.
+    """Recalibrate, count by count, the panels that `divide_panels` has marked by the slope `KNOT_SLOPE`.
 
-    `divide_panels` has left their probabilities unchanged and given them the slope `KNOT_SLOPE`.
+    These are panels of 16 counts over which the cdf passes a knot of the recalibration map. Their `values`, the
+    probabilities of the 16 counts, are changed in place. `cdf_map` (2, knots) has the knots of the map and its values
+    at the knots.
     """
     cdf = 0.0
     for s in range(len(panels)):
@@ -355,10 +453,11 @@ def recalibrate_knots(panels, values, cdf_map):
 
 
 def sum_panel_moments(panels, values, moments):
-    """Compute mean and variance of a row by sums over its panels, after recalibration.
+    """Compute the mean and the variance of a row from recalibrated probabilities.
 
-    They replace the first two numbers of `moments`, the mean and variance before recalibration. Deviations are taken
-    from the old mean, so that no digits are lost.
+    They replace the mean and variance before recalibration, the first two numbers of `moments`. Deviations are taken
+    from the old mean, for accuracy. `panels` (panels, 3) are the panels of the row, and `values` (panels, 16) the
+    probabilities at their positions.
     """
     origin, work = moments[0], np.zeros(N_POSITIONS)
     positions = compute_positions(panels)
@@ -380,7 +479,10 @@ def sum_panel_moments(panels, values, moments):
 
 
 def apply_table(matrix, values, results):
-    """Write the products of a table (16, n) with the 16 values of a panel to `results` (n,)."""
+    """Multiply a quadrature table by the 16 values of a panel: write values @ matrix to `results`.
+
+    Shape: `matrix` (16, n), `values` (16,), `results` (n,).
+    """
     for i in range(len(results)):
         results[i] = 0.0
     for j in range(len(values)):
@@ -389,7 +491,7 @@ def apply_table(matrix, values, results):
 
 
 def sum_panel(values, n):
-    """Return the sum of a function over the n counts of a panel, from its `values` at the 16 positions."""
+    """Return the sum of a function over the n counts of a panel, given its `values` at the panel's 16 positions."""
     t, total = find_table(n), 0.0
     for i in range(N_POSITIONS):
         total += WEIGHTS[t, i] * values[i]
@@ -397,11 +499,22 @@ def sum_panel(values, n):
 
 
 def sum_squares(values, n, start, sign, work):
-    """Return the sum of (start + sign S(z))^2 over the n counts z of a panel.
+    """Return the sum of F(z)^2, or of (1 - F(z))^2, over the n counts z of a panel, with the cdf F.
 
-    S(z) is the sum of the panel's probabilities up to the count z, from their `values` at the 16 positions. With the
-    cdf before the panel as `start` and sign 1, the result is the sum of F(z)^2. With the probability of the panel and
-    all later counts as `start` and sign -1, it is the sum of (1 - F(z))^2.
+    More exactly, it is the sum of (start + sign S(z))^2, where S(z) is the sum of the panel's probabilities up to the
+    count z.
+
+    Parameters
+    ----------
+    values : array, (16,)
+        The probabilities at the panel's positions.
+    n : float
+        The number of counts of the panel.
+    start, sign : float
+        For F(z)^2, the cdf before the panel, and 1. For (1 - F(z))^2, the probability of the panel and all later
+        counts, and -1.
+    work : array, (16,)
+        A work array.
     """
     t, total = find_table(n), 0.0
     apply_table(UPTO[t], values, work)
@@ -411,15 +524,22 @@ def sum_squares(values, n, start, sign, work):
 
 
 def accumulate_panels(panels, values, with_entropy, totals):
-    """Write five sums for each panel of a row to `totals` (panels, 5), and return the row's entropy.
+    """Compute sums over each panel of a row and over all panels before and after it; return the row's entropy.
 
-    With the cdf F, the columns are
+    Quantiles and scores are found from these sums without adding all panels again.
 
-    - the probability of the panel, that of all earlier panels, and that of all later panels,
-    - the sum of F(z)^2 over the counts z of earlier panels, and of (1 - F(z))^2 over the counts z of later panels.
-
-    Quantiles and scores are found from these without adding all panels again. The entropy is 0 if `with_entropy` is
-    False.
+    Parameters
+    ----------
+    panels : array, (panels, 3)
+        The panels of the row.
+    values : array, (panels, 16)
+        The probabilities at their positions.
+    with_entropy : bool
+        Compute the entropy. If False, 0 is returned.
+    totals : array, (panels, 5)
+        Receives, for each panel: its probability, the probability of all earlier panels, and that of all later panels;
+        the sum of F(z)^2 over the counts z of earlier panels, and the sum of (1 - F(z))^2 over the counts z of later
+        panels, with the cdf F.
     """
     work, last, spread = np.zeros(N_POSITIONS), len(panels) - 1, 0.0
     for s in range(len(panels)):
@@ -441,8 +561,16 @@ def accumulate_panels(panels, values, with_entropy, totals):
 def is_reached(below, above, end, level, y):
     """Return True if the count that a search is looking for is smaller than the count `end`.
 
-    A search for a quantile looks for the first count at which the cdf reaches `level`; `below` and `above` are P(Z <
-    end) and P(Z >= end). If `level` is -1, the search looks for the count y.
+    Parameters
+    ----------
+    below, above : float
+        P(Z < end) and P(Z >= end).
+    end : float
+        The count to compare with.
+    level : float
+        The search looks for the quantile of this level. If it is -1, the search looks for the count `y` instead.
+    y : float
+        The count that is searched, if `level` is -1.
     """
     if level < 0.0:
         return y < end
@@ -452,11 +580,34 @@ def is_reached(below, above, end, level, y):
 
 
 def split_at_count(panels, values, totals, level, y, work):
-    """Find the quantile at a level, or with level -1 the count y, and compute sums on both sides of it.
+    """Find the quantile of a level, or locate a count y; return its CRPS and the probability of smaller counts.
 
-    The panel that contains the count is halved until 16 counts are left, which are searched one by one. Returns the
-    count, its CRPS (the sum of F(z)^2 over smaller counts z and of (1 - F(z))^2 over all others), and the probability
-    of smaller counts. `totals` are the sums of `accumulate_panels`, and `work` is a work array (4, 16).
+    The panel that contains the count is halved until 16 counts are left, which are searched one by one.
+
+    Parameters
+    ----------
+    panels : array, (panels, 3)
+        The panels of the row.
+    values : array, (panels, 16)
+        The probabilities at their positions.
+    totals : array, (panels, 5)
+        The sums that `accumulate_panels` wrote.
+    level : float
+        The level of the quantile, or -1 to locate `y`.
+    y : float
+        The count to locate, or -1 if `level` is the level of a quantile.
+    work : array, (4, 16)
+        A work array.
+
+    Returns
+    -------
+    count : float
+        The quantile. For a given y, it is y, or the last count of the last panel if y is larger.
+    crps : float
+        The sum of F(z)^2 over smaller counts z and of (1 - F(z))^2 over all other counts, with the cdf F. For a given
+        y, it is the CRPS of y.
+    before : float
+        The probability of all counts smaller than `count`.
     """
     s, last = 0, len(panels) - 1
     while s < last and not is_reached(totals[s + 1, 1], totals[s, 2], panels[s + 1, 0], level, y):
@@ -502,10 +653,24 @@ POINTS_PER_POSITION = 4
 
 
 def tabulate_curve(panels, positions, values, totals):
-    """Tabulate the cdf and the pmf of a row at all positions, and at three points between neighbouring positions.
+    """Tabulate the cdf and the pmf of a row at all positions of its panels, and at three points between neighbours.
 
-    Between positions, the cdf is a cubic with the pmf as its slope at both ends (Hermite interpolation), and the pmf is
-    linear. Returns counts, which may be fractional, cdf and pmf as the rows of an array (3, points).
+    Between two positions, the cdf is a cubic whose slope at both ends is the pmf (Hermite interpolation). The pmf is
+    interpolated linearly.
+
+    Parameters
+    ----------
+    panels : array, (panels, 3)
+        The panels of the row.
+    positions, values : array, (panels, 16)
+        Their positions, and the probabilities there.
+    totals : array, (panels, 5)
+        The sums that `accumulate_panels` wrote.
+
+    Returns
+    -------
+    array, (3, points)
+        Counts, which may be fractional, the cdf and the pmf.
     """
     nodes = np.zeros((3, len(panels) * N_POSITIONS))
     partial_sums = np.zeros(N_POSITIONS)
@@ -534,9 +699,9 @@ def tabulate_curve(panels, positions, values, totals):
 
 
 def find_narrowest_lower_tail(curve, level):
-    """Find the narrowest interval with the probability `level`; return the probability of all counts below it.
+    """Find the narrowest interval with the probability `level`; return the probability of all smaller counts.
 
-    `curve` is the result of `tabulate_curve`. Intervals that start at each of its points are compared.
+    `curve` (3, points) is the result of `tabulate_curve`. The intervals that start at each of its points are compared.
     """
     best, tail, end = curve[0, -1] + 1.0, 0.0, 0
     for start in range(curve.shape[1]):
@@ -555,10 +720,10 @@ def find_narrowest_lower_tail(curve, level):
 
 
 def compute_entry_level(curve, y):
-    """Return the smallest level at which the narrowest interval includes the count y.
+    """Return the smallest level (probability) at which the narrowest interval includes the count y.
 
-    It is the probability of all counts that are more probable than y, for a pmf with one peak. `curve` is the result of
-    `tabulate_curve`.
+    For a pmf with one peak, it is the probability of all counts that are more probable than y. `curve` (3, points) is
+    the result of `tabulate_curve`.
     """
     last = curve.shape[1] - 1
     if y > curve[0, last]:
@@ -580,9 +745,10 @@ def compute_entry_level(curve, y):
 
 
 def find_cdf_at_probability(curve, start, end, probability):
-    """Return the cdf at the place where the pmf equals `probability`, between the points `start` and `end` of a curve.
+    """Return the cdf where the pmf equals `probability`, between two neighbouring points of a curve.
 
-    cdf and pmf are interpolated linearly. `curve` is the result of `tabulate_curve`.
+    `curve` (3, points) is the result of `tabulate_curve`, and `start` and `end` are the indices of the points. Between
+    them, cdf and pmf are interpolated linearly.
     """
     rise = curve[2, end] - curve[2, start]
     share = min(max((probability - curve[2, start]) / rise, 0.0), 1.0) if rise != 0.0 else 0.0

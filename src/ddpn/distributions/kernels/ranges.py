@@ -1,8 +1,9 @@
-"""Sums of the weights of one distribution over a range of counts of any length.
+"""Sums of the weights (unnormalised probabilities) of one distribution over a range of counts of any length.
 
 A sum starts at the count of the range that is closest to the centre of the distribution. From there it goes in both
-directions, to the ends of the range or until weights are negligible. It proceeds by panels: runs of consecutive counts
-over which the weights are so smooth that 16 of them determine the sum (`gauss`).
+directions, to the ends of the range or until weights are negligible. Counts are taken in panels: runs of 16 * 2^k
+consecutive counts over which the weights are so smooth that 16 of them determine the sum, by Gaussian quadrature
+(`gauss`).
 """
 
 from math import exp, inf, log, log1p
@@ -31,24 +32,41 @@ N_EXTENT = 7
 
 
 def is_interior_bell(p):
-    """Return True if the weights of `p` are a wide bell curve that vanishes before both ends of the support."""
+    """Return True if the weights of a distribution `p` are a wide bell curve that vanishes at both ends.
+
+    Such weights can be summed over every tenth count, for example, instead of over all counts.
+    """
     centre, width, end = p.estimate_shape()
     return width >= MIN_STRIDE_DEVIATION and centre > MIN_CLEARANCE * width and centre + MIN_CLEARANCE * width < end
 
 
 def sum_range(p, low, high, with_score, sums):
-    """Sum the weights w(z) of a distribution `p` over the counts low <= z <= high.
+    """Sum the weights w(z) of a distribution, and moments of them, over the counts low <= z <= high.
 
-    Returns a reference, about the largest log weight, and a centre, the count with this weight. With v(z) = w(z) /
-    e^reference, and the derivatives s1, s2 and s3 of log w(z) in the three parameters (`p.score`), `sums` receives the
-    sums of
+    With v(z) = w(z) / e^reference, and the derivatives s1, s2 and s3 of log w(z) in the three parameters, the sums are
 
     - v, v (z - centre) and v (z - centre)^2, at the indices 0 to 2,
     - v s1, v s2 and v s3, at the indices 3 to 5,
     - v s1^2, v s2^2 and v s3^2, at the indices 6 to 8,
     - v s2 (z - centre), at the index `CROSS_SUM`.
 
-    The sums with derivatives are 0 unless `with_score` is True.
+    Parameters
+    ----------
+    p : Family
+        The distribution.
+    low, high : float
+        The first and the last count.
+    with_score : bool
+        Compute the sums that contain derivatives. If False, they are 0.
+    sums : array, (N_SUMS,)
+        Receives the sums.
+
+    Returns
+    -------
+    reference : float
+        About the largest log weight.
+    centre : float
+        The count with this log weight.
     """
     middle, width, end = p.estimate_shape()
     high = min(high, end)
@@ -67,11 +85,21 @@ def sum_range(p, low, high, with_score, sums):
 
 
 def sum_outward(p, first, last, step, reference, centre, with_score, sums):
-    """Add the weights of the counts from `first` to `last` to the sums of `sum_range`, panel by panel.
+    """Add the weights of the counts from `first` to `last` to the sums of `sum_range`, starting at `first`.
 
-    The loop ends early where weights become negligible. `step` is the signed distance between two counts that are
-    added: 1 or -1, or more for a wide bell curve, of which not every count is needed. Then `sum_range` multiplies the
-    sums by the distance.
+    The loop ends early where weights become negligible.
+
+    Parameters
+    ----------
+    p : Family
+        The distribution.
+    first, last : float
+        The counts at which to start and to end; `last` is the smaller one if `step` is negative.
+    step : float
+        1 or -1 to add all counts, upwards or downwards. A larger number, such as 10 or -10, adds only every tenth
+        count, which suffices for a wide bell curve. `sum_range` then multiplies the sums by 10.
+    reference, centre, with_score, sums
+        As in `sum_range`.
     """
     _, width, _ = p.estimate_shape()
     y, before, w, z = first, inf, 0.0, first
@@ -103,9 +131,20 @@ def sum_outward(p, first, last, step, reference, centre, with_score, sums):
 
 
 def find_panel_length(p, y, room, step):
-    """Return the length of the longest panel that starts at y and over which the weights of `p` are smooth.
+    """Return the length of the longest panel that starts at the count y.
 
-    It has 16 * 2^k counts, at most `room` unless k is 0. `step` is 1 or -1, the direction in which the panel extends.
+    A panel is a run of 16 * 2^k consecutive counts over which the weights of `p` are smooth enough for quadrature.
+
+    Parameters
+    ----------
+    p : Family
+        The distribution.
+    y : float
+        The first count of the panel.
+    room : float
+        The number of counts that are left to add. A panel of more than 16 counts is not longer than this.
+    step : float
+        1 if the panel extends upwards from y, -1 if it extends downwards.
     """
     centre, width, end = p.estimate_shape()
     behind, ahead = (y, end - y) if step > 0.0 else (end - y, y)
@@ -127,10 +166,11 @@ def find_panel_length(p, y, room, step):
 
 
 def sum_log_prob(p, y, sums, results, i):
-    """Write log p(y) and its derivatives in the parameters to column i of `results`.
+    """Write log p(y) and its derivatives in the parameters to column i of `results` (4, n).
 
-    The weights of `p` are normalised by their sum, and the mean score is subtracted from the score of y. The number of
-    counts is not limited, unlike in `walk.walk_log_prob`. `sums` is a work array.
+    Weights are normalised by their sum over all counts, and the mean derivative is subtracted from the derivative at y.
+    The sums use quadrature, so the number of counts is not limited, unlike in `walk.walk_log_prob`. `sums` is a work
+    array for `sum_range`.
     """
     reference, _ = sum_range(p, 0.0, inf, True, sums)
     a, b, c = p.score(y)
@@ -140,23 +180,30 @@ def sum_log_prob(p, y, sums, results, i):
 
 
 def sum_information(p, sums, results, i):
-    """Write the diagonal of the Fisher information of `p` to column i of `results`: the variances of the scores."""
+    """Write the diagonal of the Fisher information of the distribution `p` to column i of `results` (3, n).
+
+    It consists of the variances of the score, the derivatives of log p(Z) in the three parameters. `sums` is a work
+    array.
+    """
     sum_range(p, 0.0, inf, True, sums)
     for j in range(3):
         results[j, i] = max(sums[6 + j] / sums[0] - (sums[3 + j] / sums[0]) ** 2, 0.0)
 
 
 def has_unit_total(p, low, high):
-    """Return True if the weights of the counts from `low` to `high` are known to sum to 1.
+    """Return True if it is known without summing that the weights of the counts from `low` to `high` sum to 1.
 
-    This is so if the family is normalised and the range has all possible counts.
+    This is so if the weights of `p` are probabilities and the range contains all possible counts.
     """
     _, _, end = p.estimate_shape()
     return p.is_normalised() and low <= 0.0 and high >= end
 
 
 def log_total(p, low, high, sums):
-    """Return the logarithm of the sum of the weights of `p` from `low` to `high`; `sums` is a work array."""
+    """Return the log of the sum of the weights of the distribution `p` over the counts from `low` to `high`.
+
+    `sums` is a work array for `sum_range`.
+    """
     if has_unit_total(p, low, high):
         return 0.0
     reference, _ = sum_range(p, low, high, False, sums)
@@ -166,9 +213,22 @@ def log_total(p, low, high, sums):
 def sum_log_range(p, low, high, sums, outside, results, i):
     """Write log P(low <= Z <= high) and its derivatives in the parameters to column i of `results`.
 
-    If most of the mass is within the range, the mass outside is summed and subtracted from 1, so that a logarithm close
-    to 0 keeps its digits. `sums` and `outside` are work arrays: `outside` holds the mass outside of the range, and the
-    sums of the three scores there.
+    If most of the mass is within the range, the mass outside of it is summed and subtracted from 1. This is accurate
+    even if the logarithm is close to 0.
+
+    Parameters
+    ----------
+    p : Family
+        The distribution.
+    low, high : float
+        The first and the last count of the range.
+    sums, outside : array, (N_SUMS,) and (4,)
+        Work arrays. `outside` has the mass outside of the range, and the sums of the mass times the three derivatives
+        of the log weight there.
+    results : array, (4, n)
+        Receives the log probability and three derivatives in column i.
+    i : int
+        The column.
     """
     centre, _, end = p.estimate_shape()
     low, high = max(low, 0.0), min(high, end)
@@ -208,7 +268,8 @@ def sum_log_range(p, low, high, sums, outside, results, i):
 def sum_tails(p, low, high, y, sums):
     """Return P(Z <= y) and P(Z > y) of a distribution `p` restricted to the counts from `low` to `high`.
 
-    Only the smaller tail is summed, so that it keeps its digits. `sums` is a work array.
+    Only the smaller tail is summed, and the other one is 1 minus this sum. So a tail close to 0 has a small relative
+    error. `sums` is a work array.
     """
     centre, _, end = p.estimate_shape()
     high = min(high, end)
@@ -228,17 +289,29 @@ def sum_tails(p, low, high, y, sums):
 
 
 def sum_moments(p, low, high, sums):
-    """Return the mean and the variance of a distribution `p` restricted to the counts from `low` to `high`."""
+    """Return the mean and the variance of a distribution `p` restricted to the counts from `low` to `high`.
+
+    `sums` is a work array for `sum_range`.
+    """
     _, centre = sum_range(p, low, high, False, sums)
     shift = sums[1] / sums[0]
     return centre + shift, max(sums[2] / sums[0] - shift * shift, 0.0)
 
 
 def find_extent(p, low, high, depth, extent):
-    """Find the range of counts with weights that are not negligible, for a distribution `p` between `low` and `high`.
+    """Find the extent of a distribution, the range of counts whose weights are not negligible.
 
-    A weight is negligible if it is smaller than about e^-depth times the largest weight, see `find_outer_count`. The
-    array `extent` receives the first and the last count of the range and five more numbers, see `FIRST` to `REFERENCE`.
+    Parameters
+    ----------
+    p : Family
+        The distribution.
+    low, high : float
+        The first and the last count to which it is restricted.
+    depth : float
+        A weight is negligible if it is smaller than about e^-depth times the largest weight.
+    extent : array, (N_EXTENT,)
+        Receives, at the indices FIRST to REFERENCE: the first and the last count of the range, a rough standard
+        deviation, the first and the last possible count, a probable count, and the log weight of this count.
     """
     centre, width, end = p.estimate_shape()
     end = min(high, end)
@@ -249,10 +322,22 @@ def find_extent(p, low, high, depth, extent):
 
 
 def find_outer_count(p, start, last, step, floor):
-    """Return a count beyond which weights are negligible, in the direction of `step` (1 or -1) from `start`.
+    """Return a count beyond which the weights of the distribution `p` are negligible, on one side of `start`.
 
-    A weight is negligible if `compute_log_influence` is below `floor`. The search ends at `last`. It is approximate:
-    some of the counts up to the returned one may have negligible weights, too.
+    The result is approximate: some of the counts between `start` and it may have negligible weights as well.
+
+    Parameters
+    ----------
+    p : Family
+        The distribution.
+    start : float
+        A count with a large weight.
+    last : float
+        The possible count at which the search ends.
+    step : float
+        1 to search above `start`, -1 to search below.
+    floor : float
+        A weight is negligible if the result of `compute_log_influence` is below this.
     """
     _, width, _ = p.estimate_shape()
     near, gap = start, np.floor(8.0 * width) + 4.0
@@ -272,10 +357,11 @@ def find_outer_count(p, start, last, step, floor):
 
 
 def compute_log_influence(p, y, centre):
-    """Return log(w(y) (1 + d^2)), the influence of the count y on the total and on the variance.
+    """Return log(w(y) (1 + d^2)), a measure of how much the weight w(y) adds to the total and to the variance.
 
-    w(y) is its weight and d its distance from `centre` in standard deviations. The factor matters if nearly all mass is
-    on one count: then the variance comes from weights that are small compared with the total.
+    d is the distance of the count y from `centre` in standard deviations of the distribution `p`. The factor 1 + d^2
+    matters if nearly all mass is on one count. Then the variance comes from weights that are small compared with the
+    total.
     """
     _, width, _ = p.estimate_shape()
     distance = (y - centre) / width

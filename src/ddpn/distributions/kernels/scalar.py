@@ -1,4 +1,4 @@
-"""Functions of one number that several families share. They work compiled and uncompiled."""
+"""Special functions of one number that several families share. They work compiled by numba and as plain Python."""
 
 from math import erfc, lgamma, log, log1p
 
@@ -41,7 +41,8 @@ def stirling_error(x: float) -> float:
 def stirling_slope(x: float) -> float:
     """Compute digamma(x) - log x + 1 / (2 x), for real x > 0.
 
-    It is the derivative of the error of Stirling's formula for log gamma(x).
+    It is the derivative of `log_gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2)`, the error of Stirling's formula for
+    the log of the gamma function.
     """
     if x < 16.0:
         return digamma(x) - log(x) + 0.5 / x
@@ -50,9 +51,10 @@ def stirling_slope(x: float) -> float:
 
 
 def digamma(x: float) -> float:
-    """Compute the digamma function, the derivative of log gamma, for x > 0.
+    """Compute the digamma function, the derivative of the log of the gamma function, for x > 0.
 
-    Up to 16, the recurrence digamma(x) = digamma(x + 1) - 1 / x raises x. From 16 on, the asymptotic series is used.
+    From 16 on, an asymptotic series is used. A smaller x is first raised above 16 by the recurrence digamma(x) =
+    digamma(x + 1) - 1 / x.
     """
     total = 0.0
     while x < 16.0:
@@ -63,9 +65,9 @@ def digamma(x: float) -> float:
 
 
 def log_h(y: float) -> float:
-    """Compute log h(y) = log(e^-y y^y / y!), for counts below `TABLE_COUNTS` and for real y >= 16.
+    """Compute log h(y) with h(y) = e^-y y^y / y!, for counts y below `TABLE_COUNTS` and for any real y of at least 16.
 
-    Counts are looked up in a table. Otherwise, Stirling's formula for y! is used.
+    Counts below `TABLE_COUNTS` are looked up in a table. For other y, the factorial is computed by Stirling's formula.
     """
     if y < TABLE_COUNTS:
         i = int(y)
@@ -75,7 +77,10 @@ def log_h(y: float) -> float:
 
 
 def log_h_and_log(y: float) -> tuple[float, float]:
-    """Compute log(e^-y y^y / y!) and log y, for counts below `TABLE_COUNTS` from tables. log 0 is returned as 0."""
+    """Return log h(y), with h(y) = e^-y y^y / y!, and log y. At y = 0, the second result is 0 instead of -infinity.
+
+    Counts below `TABLE_COUNTS` are looked up in tables.
+    """
     if y < TABLE_COUNTS:
         i = int(y)
         if i == y:
@@ -84,7 +89,7 @@ def log_h_and_log(y: float) -> tuple[float, float]:
 
 
 def look_up_log(y: float) -> float:
-    """Compute log y, for counts below `TABLE_COUNTS` from a table. log 0 is returned as 0."""
+    """Return log y, or 0 at y = 0. Counts below `TABLE_COUNTS` are looked up in a table."""
     if y < TABLE_COUNTS:
         i = int(y)
         if i == y:
@@ -95,7 +100,8 @@ def look_up_log(y: float) -> float:
 def deviance(y: float, mu: float) -> float:
     """Compute D(y; mu) = mu - y + y log(y / mu), half of the Poisson deviance.
 
-    If y is close to mu, the terms cancel. There, a series in v = (y - mu) / (y + mu) is used: log(y / mu) = 2 atanh(v).
+    If y is close to mu, the terms nearly cancel, and a series in v = (y - mu) / (y + mu) is used instead. It follows
+    from log(y / mu) = 2 atanh(v).
     """
     v = (y - mu) / (y + mu)
     if abs(v) < 0.1:
@@ -108,8 +114,9 @@ def deviance(y: float, mu: float) -> float:
 def exponential(x: float) -> float:
     """Compute exp(x) for x up to 650, with operations that the compiler can vectorise.
 
-    With x = k log 2 + r, exp(x) is 2^k exp(r). Adding `ROUNDER` to x / log 2 leaves the integer k in the lowest bits of
-    the sum. These bits are shifted to the exponent of a float, which gives 2^k. exp(r) is a Taylor series.
+    x is written as k log 2 + r with an integer k, so that exp(x) = 2^k exp(r). Adding `ROUNDER` to x / log 2 rounds it,
+    which leaves k in the lowest bits of the sum. These bits are shifted to the exponent of a float, which gives 2^k.
+    exp(r) is computed by a Taylor series.
     """
     x = max(x, UNDERFLOW)
     rounded = x * ONE_OVER_LOG_TWO + ROUNDER  # the lowest bits are k

@@ -1,4 +1,7 @@
-"""Walks: compute the weights of consecutive counts of one distribution, leaving out those that are negligible."""
+"""Compute the unnormalised probabilities (weights) of consecutive counts of one distribution: a "walk" over counts.
+
+A walk leaves out the counts in both tails whose weights are negligible.
+"""
 
 from math import inf, log
 
@@ -26,17 +29,31 @@ BLOCK_COUNTS, DEVIATIONS_BELOW, DEVIATIONS_ABOVE = 8.0, 6.0, 10.0
 
 
 def find_start(p, low, high):
-    """Find the count at which a walk over the weights of a distribution `p` starts.
+    """Find the count at which to start computing the weights of a distribution; smaller counts have negligible weights.
 
-    The weights of smaller counts are negligible. `low` and `high` are the first and the last possible count.
+    The peak is the most probable count, and its log weight is found along the way. Both are estimates if the family has
+    a formula for the ratio of consecutive weights and the start is `low`, or if counts are above `MAX_COUNT`. In these
+    cases no weight is computed, and 0 stands for the log weight.
+
+    Parameters
+    ----------
+    p : Family
+        The distribution.
+    low, high : float
+        The first and the last count to which the distribution is restricted.
 
     Returns
     -------
-    tuple of float
-        The start, a count with a large weight, the logarithm of this weight, the last possible count and a rough
-        standard deviation. There is no search if the walk can start at `low` and the family has a formula for the
-        ratio of consecutive weights, or if the centre is above MAX_COUNT. Then the start and the count with a large
-        weight are estimated from the centre and the standard deviation, and the logarithm is returned as 0.
+    start : float
+        The count at which to start.
+    peak : float
+        A count with a large weight, near the most probable one.
+    log_weight : float
+        The log weight of `peak`.
+    end : float
+        The last possible count.
+    width : float
+        A rough standard deviation.
     """
     centre, width, end = p.estimate_shape()
     high = min(high, end)
@@ -56,9 +73,9 @@ def find_start(p, low, high):
 
 
 def find_peak(p, y, high):
-    """Return the more probable of the counts y and y + 1, and its log weight.
+    """Return the more probable of the counts y and y + 1 under the distribution `p`, and its log weight.
 
-    If y is `high`, the last possible count, return y and its log weight.
+    If y equals `high`, the last possible count, return y and its log weight.
     """
     top = p.log_weight(y)
     if y < high:
@@ -69,16 +86,32 @@ def find_peak(p, y, high):
 
 
 def walk(p, low, high, weights, start, room):
-    """Write the weights of consecutive counts of `p` to `weights[start:start + room]`.
+    """Write the weights of consecutive counts of a distribution to `weights[start:start + room]`.
 
-    The walk starts where weights become relevant, or at `low`, and ends where they become negligible, or at `high`.
-    Weights are computed in blocks, because the compiler can vectorise a loop over a block.
+    The first count is `low`, or the one below which weights are negligible. The last count is `high`, or the one above
+    which they are negligible. Weights are unnormalised probabilities.
+
+    Parameters
+    ----------
+    p : Family
+        The distribution.
+    low, high : float
+        The first and the last count to which the distribution is restricted.
+    weights : array
+        The array to write to.
+    start, room : int
+        The index of the first weight to write, and the most weights that may be written.
 
     Returns
     -------
-    tuple of float
-        The first count, the number of weights, their sum and a count with a large weight. The number is -1 if there is
-        not enough room, or if counts are above MAX_COUNT.
+    first : float
+        The count of the first weight.
+    n : int
+        The number of weights, or -1 if they are more than `room` or counts are above `MAX_COUNT`.
+    total : float
+        The sum of the weights.
+    peak : float
+        A count with a large weight.
     """
     first, middle, reference, high, width = find_start(p, low, high)
     size = BLOCK_COUNTS * np.ceil(min(middle - first + DEVIATIONS_ABOVE * width, high - first + 1.0) / BLOCK_COUNTS)
@@ -103,9 +136,9 @@ def walk(p, low, high, weights, start, room):
 
 
 def limit_walk(p, limit):
-    """Return the most counts of `p` that may be computed by a walk.
+    """Return the most counts of the distribution `p` whose weights should be computed one by one.
 
-    It is `limit`, or less if panels are faster for this family (see `MAX_COUNTS`).
+    The result is `limit`, or less for families for which quadrature is faster than so many weights (see `MAX_COUNTS`).
     """
     if has_ratio(p) or limit > MAX_COUNTS:
         return limit
@@ -114,20 +147,37 @@ def limit_walk(p, limit):
 
 
 def is_significant(weight, distance, total):
-    """Return True if a weight is large enough to change the sum of weights or the variance.
+    """Return True if the weight of a count is large enough to change the sum of all weights or the variance.
 
-    `total` is the sum of the other weights, and `distance` the distance of the count from the centre in standard
-    deviations.
+    `distance` is the distance of the count from the centre in standard deviations, and `total` is the sum of the
+    weights of other counts.
     """
     return weight * (1.0 + distance * distance) > NEGLIGIBLE_SHARE * total
 
 
 def write_weights(p, block, n, y, last, is_first, reference):
-    """Write the weights of the n counts from y on to `block`, up to a factor that is the same in the whole walk.
+    """Write the weights of n consecutive counts of the distribution `p`, from y on, to the array `block`.
 
-    If the family has a formula for the ratio of consecutive weights, the first weight of the walk is set to 1, and the
-    others are products of ratios. `last` is then the weight of y - 1, unless `is_first` is True. Other families compute
-    exp(log weight - reference).
+    All weights that belong together share one unknown factor. If the family has a formula for the ratio of consecutive
+    weights, the weight of the very first count is set to 1, and all other weights are products of ratios. Otherwise a
+    weight is exp(log weight - `reference`).
+
+    Parameters
+    ----------
+    p : Family
+        The distribution.
+    block : array, (n,)
+        The array to write to.
+    n : int
+        The number of counts.
+    y : float
+        The first count.
+    last : float
+        The weight of the count y - 1, from the previous block. Ignored if `is_first` is True.
+    is_first : bool
+        True if there is no previous block.
+    reference : float
+        About the largest log weight. It is ignored if the family has a formula for ratios.
     """
     if has_ratio(p):
         for j in range(n):
@@ -148,10 +198,27 @@ def write_weights(p, block, n, y, last, is_first, reference):
 
 
 def walk_log_prob(p, y, weights, results, i):
-    """Write log p(y) and its derivatives in the parameters to column i of `results`, by a walk over all counts.
+    """Write log p(y) and its derivatives in the parameters to column i of `results`, by a sum over all counts.
 
-    The walk gives the sum of all weights and the mean score, with `weights` as its work array. Return False, without
-    results, if there are too many counts for a walk.
+    The sum runs over counts one by one. It gives the normalising constant and the mean of the derivatives.
+
+    Parameters
+    ----------
+    p : Family
+        The distribution.
+    y : float
+        The count.
+    weights : array
+        A work array, whose length limits the number of counts.
+    results : array, (4, n)
+        Receives log p(y) and three derivatives in column i.
+    i : int
+        The column.
+
+    Returns
+    -------
+    bool
+        False if there are too many counts to add them one by one. Then nothing is written.
     """
     first, n, total, middle = walk(p, 0.0, inf, weights, 0, limit_walk(p, len(weights)))
     if n < 0 or not 0.0 < total < inf:
