@@ -115,10 +115,12 @@ def compare_column(profile: ColumnProfile, column: Column, format_value: Callabl
 
 
 def _combine_with_missing(p_value: float, profile: ColumnProfile, is_missing: np.ndarray) -> float:
-    """Combine the p-value of a test of values with Fisher's exact test of the number of missing values.
+    """Combine the p-value of a test of a column's values with that of a test of the number of missing values.
 
-    `is_missing` is True for new rows with a missing value. Fisher's test detects the first missing values of a column
-    even in few rows. If neither training rows nor new rows have missing values, `p_value` is returned unchanged.
+    The second test is Fisher's exact test. It detects the first missing values of a column even in few rows. The two
+    p-values are combined by a Bonferroni correction: the result is twice the smaller one, at most 1. If neither
+    training rows nor new rows have missing values, `p_value` is returned unchanged. `is_missing` is True for new rows
+    with a missing value.
     """
     present = profile.rows[0] - profile.rows[1]
     table = np.array([[profile.rows[1], present], [is_missing.sum(), (~is_missing).sum()]]).round().astype(int)

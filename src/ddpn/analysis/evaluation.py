@@ -55,7 +55,7 @@ class Evaluation:
     labels : mapping of str to str
         Names of candidates for use within a sentence.
     mean_count : float
-        The mean of the counts. A difference in CRPS is negligible if it is small compared with this mean.
+        The mean of the counts. It determines, with the CRPS, which differences are negligible (`margin`).
     only_count : float or None
         The value of all counts if they are equal, else None.
     impossible : int
@@ -103,7 +103,7 @@ class Evaluation:
 
         `scores` maps the name of each candidate to its scores of the rows, and `model` is the name of the model. `y`,
         `weight` and `group` have the count, the weight and the group of each row; rows of a group are not independent.
-        `options` are values of other fields of `Evaluation`, such as `simpler`.
+        `folds` and the further `options`, such as `simpler`, are attributes of `Evaluation`.
         """
         weight, model_scores = np.ones(len(y)) if weight is None else weight, scores[model]
         crps, used = {name: weighted_mean(row_scores.crps, weight) for name, row_scores in scores.items()}, weight > 0
@@ -134,7 +134,11 @@ class Evaluation:
         return replace(evaluation, error_gains={evaluation.rival: error_gain})
 
     def margin(self, name: str) -> float:
-        """Return the largest difference in CRPS between the model and the candidate `name` that is negligible."""
+        """Return the largest difference in CRPS between the model and the candidate `name` that is negligible.
+
+        It is 1% of the candidate's CRPS or, if that is larger, 0.1% of the mean count (at most 0.001). It is at least
+        1e-6, because smaller differences may be rounding errors.
+        """
         return max(MAX_DIFFERENCE * self.crps[name], _ROUNDING, _NEGLIGIBLE_SHARE * min(self.mean_count, 1.0))
 
     def against(self, name: str) -> str:
@@ -193,7 +197,7 @@ class Evaluation:
 
     @property
     def is_decidable(self) -> bool:
-        """True if there are enough rows for a verdict, and their counts are not all equal."""
+        """True if there are enough rows for a verdict (`independent_rows` of at least 50) with different counts."""
         return self.independent_rows >= MIN_ROWS and self.only_count is None
 
     @property
@@ -205,8 +209,8 @@ class Evaluation:
     def too_narrow(self) -> bool:
         """True if the model's intervals cover clearly fewer counts than asked.
 
-        The coverage must be more than 2% below its nominal value, and Wilson's 95% interval of the coverage must
-        exclude this value.
+        The coverage must be more than 2 percentage points below its nominal value of 90%, and Wilson's 95% interval of
+        the coverage must exclude this value.
         """
         return self.coverage < COVERAGE - MAX_SHORTFALL and (
             wilson_interval(self.coverage, self.independent_rows)[1] < COVERAGE
@@ -216,9 +220,9 @@ class Evaluation:
     def too_wide(self) -> bool:
         """True if the model's intervals cover clearly more counts than expected.
 
-        The coverage must be more than 5% above `expected`, and Wilson's 95% interval of the coverage must exclude
-        `expected`. The comparison is not with the nominal coverage, because intervals end at integers and often have to
-        exceed it.
+        The coverage must be more than 5 percentage points above `expected`, and Wilson's 95% interval of the coverage
+        must exclude `expected`. The comparison is not with the nominal coverage, because intervals end at integers and
+        often have to exceed it.
         """
         return self.coverage > self.expected + MAX_EXCESS and (
             wilson_interval(self.coverage, self.independent_rows)[0] > self.expected
@@ -228,7 +232,8 @@ class Evaluation:
     def medians_disagree(self) -> bool:
         """True if the rival is better than the model by absolute error but worse by CRPS, or vice versa.
 
-        The difference in mean absolute error must exceed 1%. It must also be statistically significant or exceed 50%.
+        The difference in mean absolute error must exceed 1% of the larger error. It must also be statistically
+        significant or exceed 50% of the smaller error.
         """
         name = self.rival or ""
         if name not in self.error_gains:

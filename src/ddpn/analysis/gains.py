@@ -58,8 +58,9 @@ def mean_gain(
 ) -> Gain:
     """Return the mean difference in score between two models, with a 95% interval.
 
-    `differences`, `weight` and `group` have one value per row. Rows with the same label in `group` are not independent.
-    If there are groups, the interval is computed from group means.
+    `differences`, `weight` and `group` have one value per row. A difference is positive if the first model is better on
+    this row. Rows with the same label in `group` are not independent, so the interval is computed from group means if
+    there are groups.
 
     If the second model was chosen as the best of several `candidates` on the same rows, its score is too optimistic.
     Therefore, the upper end of the interval gets a Bonferroni correction. The lower end needs none, because a model
@@ -146,6 +147,10 @@ def _compute_gain(
 ) -> Gain:
     """Compute the gain from four variants of the rows' differences (`_vary_few_rows`), shape (4, rows).
 
+    The interval is that of the unchanged differences, with one exception. A few large differences widen it even if they
+    favour the better model. So if the mean is clearly positive without the positive differences of the few rows, `low`
+    is at least the lower end of the interval without them; `high` likewise if the mean is clearly negative.
+
     Standard errors are multiplied by `error_factor`. The other arguments are as for `mean_gain`.
     """
     intervals = _compute_intervals(*_aggregate_groups(variants, weight, group), candidates, error_factor)
@@ -182,12 +187,13 @@ def _aggregate_groups(
 def _compute_intervals(
     values: np.ndarray, weight: np.ndarray, candidates: int, error_factor: float = 1.0
 ) -> list[list[float]]:
-    """Return the mean, the two ends of its interval and its standard error, for each of k sets of row values.
+    """Return the mean, the ends of its 95% interval and its standard error, for each of k sets of row values.
 
     Each end is computed from Student's t and from Hall's transformation (1992, J. R. Stat. Soc. B 54), and the one
     farther from the mean is used. Hall's transformation corrects for skewness: if one tail is long, t intervals miss
-    the mean too often. `candidates` and `error_factor` are as for `_compute_gain`. Shape: values (k, rows), weight
-    (rows,) -> (k, 4).
+    the mean too often. Each end leaves out a tail of 2.5%; for the upper end, this is divided by `candidates`
+    (Bonferroni correction). `error_factor` multiplies the standard error. Shape: values (k, rows), weight (rows,) ->
+    (k, 4).
     """
     from scipy.special import stdtrit  # slow to import
 
@@ -209,8 +215,9 @@ def _compute_intervals(
 def count_independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> float:
     """Estimate how many independent rows of equal weight would determine the mean of `values` with the same precision.
 
-    The result is at most the number of rows. It is smaller if weights differ or if values within groups are similar. If
-    there are too few groups to estimate this similarity, it is the number of groups.
+    `values`, `weight` and `group` have one value per row. The result is at most the number of rows. It is smaller if
+    weights differ or if values within groups are similar. If there are too few groups to estimate this similarity, it
+    is the number of groups.
     """
     size = effective_rows(weight)
     if group is None:

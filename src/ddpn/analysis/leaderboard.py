@@ -130,8 +130,8 @@ def leaderboard(
     scores_note : str
         A sentence about the rows for which the scores hold, for example that they belong to new groups.
     others : mapping of str to Distribution, optional
-        The distributions that other models predict for the same rows, by name. A Normal is scored as the distribution
-        of its rounded values.
+        The distributions that other models predict, by name: one for each row, or a single one for all rows. A Normal
+        is scored as the distribution of its rounded values.
     total : int, optional
         The number of rows from which the sample was drawn (`ddpn.tables.row_draw`), for the title.
     mixture_scores : RowScores, optional
@@ -160,8 +160,9 @@ def out_of_fold_leaderboard(
     predictor : Predictor
         The model.
     rows : CalibratedRows
-        The cross-fitted rows. Each member was fitted once per fold, without the rows of this fold, and this copy
-        predicts them. The mixture weights and the calibration are also those of the other folds.
+        The cross-fitted rows. Each member was fitted once per fold to the rows of all other folds, and the rows of the
+        fold are predicted by this copy. They are also mixed with weights, and calibrated with levels, that were
+        computed from the other folds.
     leaks, scores_note
         As for `leaderboard`.
     """

@@ -143,7 +143,7 @@ def compare(
     sample : CountRows, optional
         Rows with counts to which the model was not fitted, for checks of coverage and PIT.
     alpha : float
-        The probability of a false alarm in any check if new rows are like the training rows (Holm's method).
+        The probability of at least one false alarm if new rows are like the training rows (Holm's method).
     effect : float
         The smallest difference that matters, from 0 to 1. For the coverage of intervals, half of it is used.
     ignored : collection of str

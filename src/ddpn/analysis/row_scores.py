@@ -38,7 +38,7 @@ class RowScores(NamedTuple):
     expected : array
         The probability of the interval by the predicted distribution.
     width : array
-        The width of the interval.
+        The width of the interval: its highest count minus its lowest.
     """
 
     mae: np.ndarray
@@ -49,9 +49,10 @@ class RowScores(NamedTuple):
     width: np.ndarray
 
     def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
-        """Return the weighted mean of each score by name.
+        """Return the weighted mean of each score by name; None weights all rows equally.
 
-        The NLL of an impossible count is infinite. It becomes None, because JSON has no infinite numbers.
+        A mean that is infinite, such as the mean NLL if a count has probability 0, is returned as None, because JSON
+        has no infinite numbers.
         """
         means = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
         return {name: value if np.isfinite(value) else None for name, value in means.items()}
@@ -85,7 +86,10 @@ def score_prediction(prediction: Prediction, rows: CountRows) -> RowScores:
 
 @torch.no_grad()
 def score_distribution(dist: CountDistribution, y: np.ndarray, interval: Interval) -> RowScores:
-    """Score the count of every row, given in `y`, by its predicted distribution and its interval."""
+    """Score the counts `y` by their predicted distributions and their intervals.
+
+    `interval` has the lowest count, the highest count and the probability of each row's interval.
+    """
     (low, high, expected), counts = interval, torch.from_numpy(y)
     inside = (low <= counts) & (counts <= high)
     scores = absolute_error(dist, counts), crps(dist, counts), nll(dist, counts), inside, expected, high - low

@@ -35,8 +35,10 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     level : {"better", "as good as", "undecided", "worse", "unusable"}
-        How the model compares with other candidates. "as good as" means a difference of at most 1%. "undecided"
-        means too few rows, scores that disagree, or poor intervals.
+        How the model compares with other candidates. "as good as" means that the difference in CRPS was shown to be
+        negligible (`Evaluation.against`). "undecided" means that there are too few rows, that a few rows decide, that
+        CRPS and absolute error disagree, or that the intervals of a better model are poor. "unusable" means that the
+        CRPS is not finite or that a column contains the target.
     sentences : tuple of str
         The reasons. The first is the headline.
     prefer : str or None
@@ -168,7 +170,10 @@ def _describe_tie(evaluation: Evaluation, rival_label: str, crps_words: str) -> 
 
 
 def _choose_number(label: str) -> tuple[str, str, str]:
-    """Return the verb, the possessive and the object pronoun for the label of a model, such as "boosted trees"."""
+    """Return the verb and the pronouns that fit the label of a model.
+
+    They are ("are", "their", "them") for a plural such as "boosted trees", otherwise ("is", "its", "it").
+    """
     return ("are", "their", "them") if label.endswith(_PLURALS) else ("is", "its", "it")
 
 

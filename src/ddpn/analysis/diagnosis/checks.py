@@ -78,7 +78,12 @@ def check_ceiling(table: ProbabilityTable) -> Finding:
 
 
 def check_heaping(table: ProbabilityTable) -> Finding:
-    """Test whether multiples of 5 or 10 are more frequent than expected under the fitted distribution."""
+    """Test whether multiples of 5 or 10 are more frequent than expected under the fitted distribution in `table`.
+
+    Multiples of 10 and odd multiples of 5 are tested separately. The two p-values are combined by a Bonferroni
+    correction. Each test compares the multiples with their two neighbours, which are about as probable in a smooth
+    distribution. If no count exceeds 11, heaping is not tested, and the finding says so.
+    """
     largest = table.y.max()
     if largest < _MIN_HEAPED_MAXIMUM:
         clean = f"Heaping cannot be seen in counts up to {largest}."
@@ -113,7 +118,8 @@ def check_tail(table: ProbabilityTable) -> Finding:
     Two tests are combined by a Bonferroni correction. Both use P(Y >= y), the probability under the fitted distribution
     of a count at least as large as the observed count y of a row:
 
-    - whether this probability is small (at most 0.1% to 1%) in more rows than expected;
+    - whether this probability is small in more rows than expected (small means at most 5 / number of rows, but not less
+      than 0.1% and not more than 1%);
     - whether the third smallest of these probabilities over all rows is smaller than expected.
     """
     level = float(np.clip(5.0 / len(table.y), 1e-3, 1e-2))

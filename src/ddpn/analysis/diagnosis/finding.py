@@ -44,12 +44,16 @@ class Finding:
 
     @property
     def found(self) -> bool:
-        """True if the effect is significant and large enough to report."""
+        """True if the effect is large enough to report and its adjusted p-value is below 5%."""
         return self.matters and self.adjusted < LEVEL
 
     @property
     def outcome(self) -> str:
-        """The label of the effect or, if it is not reported, the reason, such as "negligible"."""
+        """The label of the effect or, if it is not reported, the reason.
+
+        The reason is "no finding" if the effect is not significant, "see the others" if another finding explains it,
+        and "negligible" if it is too small.
+        """
         if self.found:
             return self.label
         return "no finding" if self.adjusted >= LEVEL else "see the others" if self.is_explained else "negligible"

@@ -92,8 +92,8 @@ def predict_out_of_fold_means(sample: CountRows, mean_model: str, seed: int, pro
     """Predict the mean of every row by a model that was fitted to other folds, and estimate the error of these means.
 
     `mean_model` is one of `MEAN_MODELS`; "auto" takes the model with the smallest out-of-fold deviance. If the table
-    has too many columns for a GLM, none is fitted. `seed` determines the folds and the trees. `progress` is called with
-    the name of each step.
+    has too many columns for a GLM, "glm" uses a constant mean, and "auto" and "boosting" do without the GLM. `seed`
+    determines the folds and the trees. `progress` is called with the name of each step.
     """
     fold_numbers = assign_folds(len(sample), FOLDS, seed, sample.group)
     n_folds, models = int(fold_numbers.max()) + 1, dict[str, MeanModel]()
@@ -149,7 +149,10 @@ def _measure_noise(sample: CountRows, model: MeanModel, mean: np.ndarray, n_fold
 
 
 def _clip_means(sample: CountRows, mean: np.ndarray) -> np.ndarray:
-    """Raise means to at least 0.01% of the overall rate, because the deviance of a mean of 0 can be infinite."""
+    """Raise means to at least 0.01% of the means at a constant rate, because a mean of 0 can have infinite deviance.
+
+    `mean` has the mean of each row. The constant rate is the total count of the sample per unit of exposure.
+    """
     return np.maximum(mean, _MIN_RATE_SHARE * _predict_rate(sample, np.ones(len(mean))))
 
 
@@ -168,9 +171,10 @@ def _combine_folds(
 
 
 def _predict_rate(sample: CountRows, is_training_row: np.ndarray) -> np.ndarray:
-    """Predict every row by a constant rate per unit of exposure, estimated from the training rows.
+    """Return the mean of every row at a constant rate: the rate of the training rows times the row's exposure.
 
-    `is_training_row` is True for the training rows.
+    The rate is the total count of the training rows per unit of exposure. Without exposures, it is their mean count.
+    `is_training_row` is a mask of the rows.
     """
     weight = sample.weight_or_ones * is_training_row
     scale = np.ones(len(sample)) if sample.exposure is None else np.asarray(sample.exposure)
@@ -182,7 +186,7 @@ def _fit_glm(sample: CountRows, fold_numbers: np.ndarray, seed: int, n_folds: in
     """Predict means out of fold by a Poisson GLM.
 
     `fold_numbers` has the fold of each row. Only the first `n_folds` folds are predicted, each by a GLM fitted to all
-    other folds.
+    other folds. For all other rows, `OutOfFoldMeans.mean` is NaN.
     """
     rows, spec = Folds(sample, None, fold_numbers), MemberSpec("glm", GLM, {"head": make_head("poisson")})
     copies = (rows.fit_copy(spec, fold, seed) for fold in range(n_folds))
@@ -195,9 +199,9 @@ def _fit_boosting(
 ) -> OutOfFoldMeans:
     """Predict means out of fold by boosted trees that correct the out-of-fold means of another model.
 
-    `start_means` are the means to correct. The trees predict the factor by which each of them is multiplied.
+    `start_means` has the mean of each row by the other model. The trees predict the factor by which it is multiplied.
     `fold_numbers` has the fold of each row. Only the first `n_folds` folds are predicted, each by trees fitted to all
-    other folds.
+    other folds. For all other rows, `OutOfFoldMeans.mean` is NaN.
     """
     table, matrix = TreeTable.fit(sample.X)
     weight, rate = sample.weight_or_ones * start_means, sample.y / start_means

@@ -164,8 +164,9 @@ def diagnose_sample(
 def _mark_side_effects(findings: list[Finding]) -> list[Finding]:
     """Mark findings that are side effects of other findings, so that they are not reported; return all findings.
 
-    All checks use the same fitted dispersion. A limit of the counts or a heavy tail distorts this dispersion, so that
-    the other checks find too few or too many zeros.
+    All checks use the same fitted dispersion. It is distorted by a limit at the smallest or the largest count, and by a
+    heavy tail. A lower or upper limit may look like a heavy tail or too few zeros, an upper limit also like too many
+    zeros, and a heavy tail like too few zeros.
     """
     labels = {finding.label for finding in findings if finding.found}
     explained = {"too few zeros"} if "heavy-tailed" in labels else set()

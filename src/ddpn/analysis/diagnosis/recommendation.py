@@ -24,11 +24,13 @@ def recommend(
     y: np.ndarray,
     mean: np.ndarray,
 ) -> tuple[str, str, dict[str, int | str]]:
-    """Return the recommended likelihood, the reason, and recommended options of the counts, such as `lower`.
+    """Recommend a likelihood and further arguments of the estimator.
 
     `findings` are the reported findings, keyed by the name of the check. `direction` is "over", "under" or "equi" (see
-    `Dispersion.direction`). `families` are the results of `fit_families`. `y` has the counts, and `mean` has the
+    `Dispersion.direction`). `families` are the results of `fit_families`. `y` and `mean` have the count and the
     predicted mean of each row.
+
+    Return the name of the likelihood, the reason as text, and the further arguments by name, such as `lower`.
     """
     likelihood = "poisson"
     reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
@@ -71,10 +73,12 @@ def recommend(
 
 
 def choose_zero_inflated_base(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:
-    """Choose the base of a zero-inflated likelihood by BIC: "poisson" or "negative_binomial".
+    """Choose the distribution to which a zero-inflated likelihood adds zeros, by BIC.
 
-    Return the base and the share of extra zeros. `mean` is the mean of each row with its extra zeros, so the mean of
-    the base is `mean` / (1 - share).
+    `y` has the counts. `mean` is the mean of each row with its extra zeros, so the distribution without them has the
+    mean `mean` / (1 - share).
+
+    Return "poisson" or "negative_binomial", and the share of the rows that are extra zeros.
     """
     if len(y) > _MAX_BIC_ROWS:
         rows = np.random.default_rng(0).choice(len(y), _MAX_BIC_ROWS, replace=False)

@@ -93,7 +93,10 @@ class Diagnosis:
 
     @property
     def direction(self) -> str | None:
-        """The dispersion relative to a Poisson: "over", "under" or "equi"; None if it was not estimated."""
+        """The dispersion relative to a Poisson: "over", "under" or "equi"; None if it was not estimated.
+
+        "equi" also means that the difference from a Poisson is not significant after Holm's correction.
+        """
         if self.dispersion is None:
             return None
         return self.dispersion.direction if self.finding("dispersion").found else "equi"

@@ -51,7 +51,11 @@ class FittedFamily(NamedTuple):
     loglik: float
 
     def distribution(self, mean: np.ndarray, factor: float = 1.0) -> CountDistribution:
-        """Return the distributions of rows with the given means; `factor` multiplies the dispersion parameter."""
+        """Return the distributions of rows with the given means; `factor` multiplies the dispersion parameter.
+
+        A factor above 1 makes a Double Poisson narrower (a larger gamma), but a Negative Binomial wider (a larger
+        alpha).
+        """
         mu = torch.from_numpy(np.ascontiguousarray(mean))
         return _FAMILIES[self.name](mu, torch.full_like(mu, factor * self.parameter), validate_args=False)
 
@@ -116,9 +120,9 @@ class ProbabilityTable(NamedTuple):
     def compute_residuals(self, statistic: np.ndarray) -> np.ndarray:
         """Regress a statistic s(y) linearly on y, separately for each mean of the grid, and return the residuals.
 
-        The counts y of each regression have the probabilities in `pmf`. `statistic` has s for each count, shape (1,
-        counts). If s depends on the mean as well, its shape is (means, counts). The residuals have shape (means,
-        counts).
+        The observations of each regression are all counts in `counts`, weighted by their probabilities in `pmf`.
+        `statistic` has s for each count, shape (1, counts). If s depends on the mean as well, its shape is (means,
+        counts). The residuals have shape (means, counts).
         """
         y, s = (v - np.sum(self.pmf * v, axis=1, keepdims=True) for v in (self.counts[None], statistic))
         slope = np.sum(self.pmf * y * s, axis=1) / np.maximum(np.sum(self.pmf * y * y, axis=1), 1e-300)
@@ -155,16 +159,17 @@ def tabulate_probabilities(family: FittedFamily, sample: CountRows, mean: np.nda
 
 
 class MomentTest(NamedTuple):
-    """Result of a test that compares an observed share of rows, such as the share of zeros, with its expectation.
+    """Result of `moment_test`: the average of a statistic over the rows, such as the share of zeros, and p-values.
 
     Attributes
     ----------
     observed : float
-        The observed share.
+        The observed average.
     expected : float
-        The expectation of the share under the fitted family.
+        The expectation of the average under the fitted family.
     p_more, p_less : float
-        One-sided p-values. `p_more` is small if the observed share is larger than expected, `p_less` if it is smaller.
+        One-sided p-values. `p_more` is small if the observed average is larger than expected, `p_less` if it is
+        smaller.
     """
 
     observed: float
@@ -173,7 +178,7 @@ class MomentTest(NamedTuple):
     p_less: float
 
     def format_shares(self, digits: int = 1) -> tuple[str, str]:
-        """Format the observed and the expected share in percent with `digits` decimals.
+        """Format the observed and the expected average in percent with `digits` decimals, if they are shares of rows.
 
         The expected share is an estimate and may be below 0. It is then shown as 0.
         """

@@ -47,9 +47,9 @@ class Explanation(ExplanationResult):
     Attributes
     ----------
     effects : Effects
-        The effects of every column on the mean and on the spread.
+        The effects of the columns on the mean and on the spread, by default of up to 40 columns (`effects`).
     importance : Importances or None
-        The importance of every column. None if the counts are unknown.
+        The importance of the columns, by default of up to 40 columns (`importance`). None if the counts are unknown.
     """
 
     effects: Effects
@@ -94,7 +94,7 @@ class Explanation(ExplanationResult):
         return "".join([*tables, f"<p>{self.drawn_rows_note}</p>" if self.drawn_rows_note else ""])
 
     def plot(self) -> "Figure":
-        """Draw the effects of the columns with the strongest effects on the mean."""
+        """Draw the effects of the six columns with the strongest effects on the mean."""
         return self.effects.plot()
 
 

@@ -106,13 +106,13 @@ class Steps(NamedTuple):
     Attributes
     ----------
     rows : array of int, shape (n,)
-        The rows that are moved.
+        The positions of the rows that are moved. A row that is moved to two points is listed twice.
     points : array of int, shape (n,)
         The index of the grid point to which each row is moved. It is moved there from the point before.
     changes : array, shape (quantities, n, 1 + components)
         The changes of the predictions. The first entry of the last axis is the mixture.
     missing_rows : array of int, shape (m,)
-        Rows with a missing value.
+        The positions of rows with a missing value. A row is repeated if several values are filled in.
     missing_points : array of int, shape (m,)
         The index of the grid point whose value is filled in for each missing value.
     missing_changes : array, shape (quantities, m, 1 + components)
@@ -132,8 +132,9 @@ def predict_steps(
 ) -> Steps:
     """Predict rows with the value of one column moved to adjacent grid points; return the changes of the predictions.
 
-    `position` is the index of the column. Missing values are replaced by randomly drawn grid points. `original` has the
-    predictions of the unchanged rows, as returned by `PredictedMoments.quantities`.
+    `position` is the index of the column in `inputs.columns`, and `grid` has its grid points. Missing values are
+    replaced by randomly drawn grid points. `original` has the predictions of the unchanged rows, as returned by
+    `PredictedMoments.quantities`.
     """
     last, row = len(grid.points) - 1, np.flatnonzero(grid.code >= 0)
     step = grid.code[row]
@@ -171,8 +172,10 @@ def accumulate_effects(
     mean of 0 over the rows. If values are missing, the effect of a missing value comes last.
 
     `changes` and `missing_changes` are those of `steps` for one quantity, and for the mixture or one component.
-    `sample_weights` has the weight of every row in each bootstrap sample. Shape: sample_weights (samples, rows) ->
-    (samples, points) or, if values are missing, (samples, points + 1).
+    `sample_weights` has the weight of every row in each bootstrap sample.
+
+    Shape: changes (n,), missing_changes (m,), both as in `Steps`, and sample_weights (samples, rows) -> (samples,
+    points) or, if values are missing, (samples, points + 1).
     """
     size = len(grid.points)
     in_step = (steps.points[:, None] == np.arange(1, size)).astype(float)
@@ -212,10 +215,13 @@ def _average_by_sample(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def compute_curves(
     grid: EffectGrid, steps: Steps, weights: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the effects at the points of a grid and their standard errors. Shape: (quantities, points) each.
+    """Return the effects at the points of a grid, and their standard errors.
 
-    `weights` are the mixture weights of the components. A standard error combines two sources of variation: bootstrap
-    samples of the rows, and disagreement between the components of the mixture, such as single networks.
+    `steps` are the results of `predict_steps`. `weights` are the mixture weights of the components. A standard error
+    combines two sources of variation: bootstrap samples of the rows, and disagreement between the components of the
+    mixture, such as single networks.
+
+    Shape of both results: (quantities, points) or, if values are missing, (quantities, points + 1).
     """
     n = len(grid.code)
     once, drawn = np.ones((1, n)), rng.multinomial(n, np.full(n, 1.0 / n), size=_BOOTSTRAP_SAMPLES).astype(float)

@@ -158,7 +158,11 @@ class Effects(ByColumn[Effect]):
     measures: ClassVar[tuple[str, ...]] = ("mean", "spread")
 
     def table(self) -> Table:
-        """Return a table in long format, with one row per column and point, as a dictionary of lists."""
+        """Return a table in long format, with one row per column and point, as a dictionary of lists.
+
+        Besides "column", "value" and "share", there are four entries for the mean and four for the spread. For the
+        mean, they are "mean" (`Curve.level`), "mean_low" and "mean_high" (its 90% band), and "mean_effect".
+        """
         table: Table = {"column": [], "value": [], "share": []}
         for one in self.results:
             table["column"] += [one.name] * len(one.points)

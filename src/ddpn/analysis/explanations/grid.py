@@ -49,8 +49,8 @@ class EffectGrid(NamedTuple):
 def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
     """Choose the values (points) at which the effect of the column at `position` is measured.
 
-    The points of a numeric column are its values or, if there are many, `bins` + 1 quantiles. The points of a category
-    are its levels or, if there are many, the most frequent ones.
+    The points of a numeric column are its values or, if there are more than about 1.5 times `bins`, `bins` + 1
+    quantiles. The points of a category are its levels or, if there are more than 20, the 20 most frequent ones.
     """
     column = columns[position]
     missing = column.is_missing
@@ -75,7 +75,7 @@ def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:
 
 
 def _order_levels(columns: list[Column], position: int) -> np.ndarray:
-    """Return the codes of a category's most frequent levels, ordered so that neighbouring levels are similar.
+    """Return the codes of a category's most frequent levels (at most 20), with similar levels next to each other.
 
     `position` is the index of the category in `columns`. If all levels are numbers, they are sorted in ascending order.
     Otherwise, each level is described by the averages of the other columns over its rows (mean ranks of numbers, and

@@ -249,8 +249,8 @@ class Inputs:
     def _choose_columns(self, rng: np.random.Generator) -> list[int]:
         """Return the 40 columns that change predictions most when they are shuffled, as positions in ascending order.
 
-        The changes are those of the predicted mean and spread. Only a few rows are used, because every column requires
-        a new set of predictions.
+        The change is that of the predicted mean plus that of the predicted spread, each averaged over rows. At most 200
+        rows are used, because every column requires a new set of predictions.
         """
         max_rows = int(np.clip(_MAX_SCREENED_CELLS // len(self.columns), _MIN_SCREENED_ROWS, _MAX_SCREENED_ROWS))
         few = self.rows(draw_rows(len(self), max_rows, seed=int(rng.integers(2**32))).positions)

@@ -96,10 +96,10 @@ class Importances(ByColumn[Importance]):
     measures: ClassVar[tuple[str, ...]] = MEASURES
 
     def table(self) -> Table:
-        """Return a table with one row per column of X, the most important first, as a dictionary of lists.
+        """Return a table with one row per column of X, sorted by "crps", the largest first, as a dictionary of lists.
 
-        Values are means over the repeats; "crps_low" and "crps_high" are the smallest and the largest increase of the
-        CRPS.
+        "crps", "mean" and "spread" are the means over the repeats of the attributes of `Importance`. "crps_low" and
+        "crps_high" are the smallest and the largest value of "crps" over the repeats.
         """
         ranked = self.by("crps")
         table: Table = {"column": [one.name for one in ranked]}

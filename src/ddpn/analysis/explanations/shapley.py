@@ -86,7 +86,7 @@ class Contributions(ExplanationResult):
         return f"Rows are compared with {self.starts:,} rows, evenly spaced by predicted mean among {drawn}."
 
     def top(self, row: int = 0, max_columns: int = 10) -> list[tuple[str, object, float]]:
-        """Return the largest contributions to one row, as (column, value, contribution).
+        """Return the contributions to one row that are largest in absolute value, as (column, value, contribution).
 
         Parameters
         ----------
@@ -99,7 +99,10 @@ class Contributions(ExplanationResult):
         return [(self.columns[j], self.cells[row][j], float(self.values[row, j])) for j in order.tolist()]
 
     def table(self) -> Table:
-        """Return a table in long format, with one row per explained row and column, as a dictionary of lists."""
+        """Return a table in long format, with one row per explained row and column, as a dictionary of lists.
+
+        Its entries are "row", "column", "value" (of the column in this row), "contribution" and "error".
+        """
         rows, width = self.values.shape
         return {
             "row": np.repeat(np.arange(rows), width).tolist(),
@@ -247,12 +250,27 @@ def _measure_column_changes(
     predictions: tuple[np.ndarray, float],
     quantity: int,
 ) -> np.ndarray:
-    """Return how much the prediction changes with each column while start rows are turned into an end row.
+    """Turn start rows into an end row, one column at a time, and return the change of the prediction at each column.
 
-    Each start row is turned into the end row by exchanging its values one column at a time. `start_rows` and `end_row`
-    are positions of rows in `inputs`. `column_order` has the order of the columns for each start row, shape (starts,
-    columns). `predictions` are the predictions of the start rows and of the end row. Shape of the result: (starts,
-    columns).
+    Parameters
+    ----------
+    inputs : Inputs
+        The model and the rows.
+    start_rows : array of int, shape (starts,)
+        The positions of the start rows in `inputs`.
+    end_row : int
+        The position of the end row in `inputs`.
+    column_order : array of int, shape (starts, columns)
+        The positions of the columns in the order in which each start row takes the values of the end row.
+    predictions : tuple of array and float
+        The predictions of the start rows, shape (starts,), and of the end row.
+    quantity : int
+        The quantity that is predicted: 0 for the mean, 1 for the spread.
+
+    Returns
+    -------
+    array, shape (starts, columns)
+        The prediction after the column was exchanged minus the prediction before.
     """
     both = ((column.values[start_rows], column.values[end_row]) for column in inputs.columns)
     differs = np.stack([(one != other) & ((one == one) | (other == other)) for one, other in both], 1)

@@ -145,8 +145,9 @@ def draw_bars(
 ) -> None:
     """Draw horizontal bars with names, the first on top.
 
-    `error_bars` has the lower and the upper end of each bar's error bar, shape (2, bars). `texts` are written to the
-    right of the bars. `label` is the entry of the bars in the legend.
+    `lengths` has the length of each bar, which begins at 0. `error_bars` has the lower and the upper end of each bar's
+    error bar, as values on the axis, shape (2, bars). `texts` are written to the right of the bars, one per bar.
+    `label` is the entry of the bars in the legend.
     """
     positions = np.arange(len(names))
     ax.barh(positions, lengths, 0.66, **BAR, label=label)

@@ -86,12 +86,13 @@ def plot_pit(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | 
     """Plot the PIT histogram of predictions, which is flat if they are calibrated.
 
     A valley means that distributions are too narrow, a hill that they are too wide, and a slope that they are biased.
-    If predictions are calibrated, each bar ends inside the band in 95% of samples.
+    If predictions are calibrated, a single bar ends inside the band in at least 95% of samples. With ten bars, it is
+    therefore not unusual that one of them ends outside.
 
     Parameters
     ----------
     dist, y
-        As for `ddpn.metrics.crps`.
+        The predicted distributions and the counts, as for `ddpn.metrics.crps`.
     bins : int
         The number of bins, which have equal widths.
     weight : array-like, optional

@@ -80,9 +80,10 @@ def summarize_group(column: str, label: str, evidence: Evidence, rows: np.ndarra
 
 
 def group_by_column(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
-    """Group the rows of a report by the values, levels or ranges of the column at `position`.
+    """Group the rows of a report by the column at `position`: by its values or levels, or by ranges of a number.
 
-    Rare levels form one group. It comes last, followed only by the group of missing values.
+    A number with few values has one group per value. The levels of a category beyond the 20 most frequent ones form one
+    group, "others". The group of rows with a missing value comes last.
     """
     column, grid = columns[position], make_grid(columns, position, _RANGES)
     is_day = column.name in evidence.inputs.day_columns

@@ -250,7 +250,10 @@ def group_by_mean(evidence: Evidence) -> list[RowGroup]:
 
 
 def group_by_important_columns(importances: Importances, evidence: Evidence) -> list[list[RowGroup]]:
-    """Group rows by each of the most important columns; return a list with the groups of each column."""
+    """Group rows by each of the two columns that lower the CRPS most; return a list with the groups of each column.
+
+    A column that does not lower the CRPS is left out, so there may be fewer than two.
+    """
     columns = [column for column in importances.by("crps")[:_MAX_GROUPING_COLUMNS] if column.crps.mean() > 0]
     return [group_by_column(evidence.inputs.columns, column.position, evidence) for column in columns]
 
@@ -259,7 +262,7 @@ def group_by_important_columns(importances: Importances, evidence: Evidence) -> 
 
 
 def explain_columns(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
-    """Measure the importance of every column, and the effects of the columns that change predictions most."""
+    """Measure the importance of the columns, and the effects of the six columns that change predictions most."""
     inputs = evidence.inputs if evidence.importance_inputs is None else evidence.importance_inputs
     importances = importance(inputs, seed=SEED, progress=progress)
     if not importances.results:
@@ -289,9 +292,9 @@ def draw_effects(effects: Effects) -> list[tuple[Figure, Figure]]:
 
 
 def collect_rows(evidence: Evidence, importances: Importances) -> tuple[list[Card], list[Card]]:
-    """Return the cards of the rows with the best CRPS and of the rows with the worst CRPS, as two lists.
+    """Return the cards of the three rows with the best CRPS and of the three rows with the worst CRPS, as two lists.
 
-    Each card shows the most important columns first.
+    Each card shows up to 12 columns, the most important first.
     """
     width = evidence.inputs.width
     order = [one.position for one in importances.by("crps") if one.position < width]
