@@ -299,7 +299,7 @@ class FitConfig(ModelConfig):
 
     @property
     def asks_for_test_rows(self) -> bool:
-        """True if an option requires test rows. Otherwise a small table has none."""
+        """True if an option requires test rows. Otherwise, a table of up to 5,000 rows has none."""
         values = self.test_size, self.shares, self.split_column, self.time
         return self.ensemble_size is not None or any(value is not None for value in values)
 
@@ -308,7 +308,7 @@ class FitConfig(ModelConfig):
         return self if self.asks_for_test_rows else self.replace(shares=SHARES)
 
     def replace(self, **changes: object) -> Self:
-        """Return a copy with some options changed."""
+        """Return a copy in which the options `changes` have new values. All options are checked again."""
         return type(self)(**self.as_dict() | changes)
 
     @property

@@ -29,7 +29,7 @@ _IMAGES = (".png", ".svg", ".pdf")
 
 
 def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | None = MAX_ROWS) -> JsonObject:
-    """Score a saved model, and the models it is compared with, on a table; return the leaderboard, ready for JSON.
+    """Score a saved model, and the models it is compared with, on a table.
 
     Parameters
     ----------
@@ -42,6 +42,12 @@ def evaluate(folder: ModelFolder, table: Table | pl.DataFrame, max_rows: int | N
     max_rows : int or None
         The maximum number of rows to score. If there are more, a random sample of this size is scored. None scores all
         rows.
+
+    Returns
+    -------
+    dict
+        The leaderboard, ready for JSON (`ddpn.analysis.leaderboard.Leaderboard.to_dict`). Two keys are added: "note", a
+        sentence about the rows that were scored, and "warnings", the warnings of the fit.
     """
     rows, predictor, leaks = (
         choose_rows_to_score(folder, table, max_rows),

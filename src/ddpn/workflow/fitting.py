@@ -164,7 +164,11 @@ def fit(
 
 @contextmanager
 def _collect_warnings() -> Iterator[list[str]]:
-    """Collect the texts of warnings that are shown inside the block, without duplicates."""
+    """Return a context manager that collects the texts of warnings issued in its block; they are still shown.
+
+    It yields the list of texts, which grows during the block and has no duplicates. Only warnings of the categories
+    `UserWarning` and `RuntimeWarning` are collected.
+    """
     texts: list[str] = []
     with warnings.catch_warnings():
         usual = warnings.showwarning
@@ -256,9 +260,13 @@ def fit_prepared(
     options: PipelineOptions,
     schedule: Schedule,
 ) -> FittedPipeline:
-    """Fit an estimator to a prepared table.
+    """Fit the estimator `model` to a prepared table; return the fitted models and their held-out predictions.
 
-    If Ctrl-C ends the fit before anything is fitted, delete the checkpoint and raise the `KeyboardInterrupt`.
+    `options` lists the models to compare with and says how to calibrate. `schedule` has the steps of the fit and their
+    time limit.
+
+    If Ctrl-C ends the fit before any model is fitted, delete the checkpoint file of `model`, if it has one, and raise
+    the `KeyboardInterrupt`.
     """
     train, validation = prepared.train, prepared.validation
     if prepared.is_cross_fitted:
@@ -279,7 +287,10 @@ def fit_prepared(
 
 
 def _restore_pipeline(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -> FittedPipeline:
-    """Restore the pipeline of an interrupted fit from its saved model, and calibrate it if it is not calibrated yet."""
+    """Restore the fitted models and held-out rows of an interrupted fit from its saved model, `unfinished`.
+
+    If the calibration is among the missing steps of that fit, calibrate the model within the time limit of `schedule`.
+    """
     predictor = unfinished.model.predictor_
     folds = Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
     if unfinished.folds is not None:
@@ -347,7 +358,7 @@ def make_calibration_options(plan: FitConfig, time_columns: Sequence[str] = ()) 
 def restore_folds(sample: CountRows, fold_numbers: np.ndarray) -> Folds:
     """Make the folds of a saved cross-fitted model.
 
-    `sample` has the training rows of the model, and `fold_numbers` the fold of each row.
+    `sample` has the training rows of the model, and `fold_numbers` the fold of each row, from 0. Shape: (rows,).
     """
     return Folds(sample, None, fold_numbers)
 

@@ -33,9 +33,9 @@ class TrainingRows:
     `rows` is the approximate number of training rows. Rows with a count and a positive weight are training rows,
     except:
 
-    - rows whose positions in the table are in `held_out`, a sorted array
-    - rows whose time is `before` or later, if rows are split by time
-    - rows of the groups in `held_out_groups`, if given
+    - rows whose positions in the table, from 0, are in `held_out`, a sorted array
+    - if rows are split by time: rows whose time is `before` or later
+    - if rows have groups: rows whose group label is in the array `held_out_groups`
     - rows that the plan's `split_column` marks as validation or test rows
     """
 
@@ -57,7 +57,11 @@ class TrainingRows:
 
     @property
     def max_passes(self) -> float:
-        """The maximum number of passes over the files; infinite if the plan sets the number of epochs."""
+        """The maximum number of passes over the files.
+
+        It is chosen so that networks are trained on at most 5 million rows in all passes together. But it is at least 1
+        and at most 5. If the plan sets the number of epochs, it is infinite.
+        """
         asked = self.plan.epochs not in (None, "auto")
         return float("inf") if asked else max(1.0, min(_MAX_PASSES, _TRAINED_ROWS / self.rows))
 

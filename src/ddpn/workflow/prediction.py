@@ -36,9 +36,10 @@ def predict_rows(
 ) -> Prediction:
     """Predict rows like `Predictor.predict`. If `summary` is given, add the numbers of unusual cells to it.
 
-    Unusual cells are, for example, missing values and unknown levels of categories. `member` is the model that
-    predicts, by default the mixture. `days` are the names of columns that hold days since 1970: they are shown as dates
-    in the reasons why a row is flagged.
+    Unusual cells are, for example, missing values and unknown levels of categories. `exposure`, `upper` (bound) and
+    `groups` (of calibrated intervals) have one value per row; None if the model does not need them. `member` is the
+    name of the model that predicts, by default the mixture. `days` are the names of columns that hold days since 1970:
+    they are shown as dates in the reasons why a row is flagged.
     """
     X = predictor.parse(X)
     prediction = replace(predictor.predict(X, exposure, upper, groups, member), days=days)
@@ -70,7 +71,10 @@ class Findings:
         self._notes: dict[str, str] = {}
 
     def add(self, prediction: Prediction) -> None:
-        """Count the rows of a predicted block: all rows, flagged rows, and the rows of each interval group."""
+        """Count the rows of a predicted block: all rows, flagged rows, and the rows of each interval group.
+
+        Unusual cells are counted by `predict_rows`, which adds them to the attribute `summary`.
+        """
         self._rows += len(prediction)
         if self._alpha is not None and self._calibration.ood is not None:
             self._flagged += int(self._calibration.ood.is_ood(prediction.ood_pvalue, self._alpha).sum())

@@ -190,7 +190,10 @@ def _read_roles_and_rows(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, C
 
 
 def _describe_roles(frame: pl.DataFrame, roles: Roles, plan: FitConfig) -> list[str]:
-    """Return sentences about how text was read as numbers, in the target and in other columns with a role."""
+    """Return sentences about how text was read as numbers, in the target and in other columns with a role.
+
+    One sentence warns of counts such as "20+", which stand for 20 or more, unless the plan says which are censored.
+    """
     sentences = [note for name, written in roles.formats.items() for note in describe_number_format(name, written)]
     if plan.target not in roles.formats:
         return sentences
@@ -292,9 +295,10 @@ def compute_identity(prepared: Prepared) -> str:
 
 
 def restore_checkpoint(path: Path, prepared: Prepared) -> Path:
-    """Return the path of the file in which a running fit keeps its checkpoint.
+    """Return the path of the checkpoint file of a fit: a hidden file beside the model folder `path`.
 
-    If the same fit was interrupted and saved a checkpoint in the model folder `path`, copy that checkpoint to the file.
+    If this file does not exist, but the folder `path` has a checkpoint of the same fit, which was interrupted, copy
+    that checkpoint to the file. If there is neither, the file does not exist yet, and the fit begins anew.
     """
     fit_identity = compute_identity(prepared)
     checkpoint = path.parent / f".{path.name}.{fit_identity}.checkpoint"

@@ -32,13 +32,14 @@ from ddpn.workflow.splitting import split_rows
 
 @dataclass(frozen=True)
 class RowsToScore:
-    """The rows on which a model is scored: `sample` for the model, and `frame` with all columns of the table.
+    """The rows on which a model is scored.
 
-    - `total` is the number of rows from which these were drawn.
+    - `sample` has the rows as features and counts, and `frame` the same rows with all columns of the table.
+    - `total` is the number of rows that could be scored. `sample` may be a random sample of them.
     - `note` is a sentence about how the rows were chosen, or "" if all rows are scored.
     - `meaning` is a sentence about the new rows for which the scores hold, such as rows of new groups, or "".
-    - `folds` is None if the rows are new to the model. Otherwise the model was fitted to them, and they are scored out
-      of fold.
+    - `folds` is None if the rows are new to the model. If the model was fitted to them, `folds` are the folds of its
+      cross-fitting, and the rows are scored out of fold.
     """
 
     sample: CountRows
@@ -136,7 +137,7 @@ def choose_rows_to_score(
 
     If the table is the model's training table, these are its test rows. If it has no test rows, all its rows are
     chosen, and are then scored out of fold. If there are more than `max_rows` new rows or test rows, a random sample of
-    this size is chosen.
+    this size is chosen; None sets no limit.
     """
     table = Table.from_rows(table)
     scanned = scan_rows(folder, table)

@@ -38,9 +38,11 @@ _REFIT_FOLDS, _REFIT_SECONDS, _MAX_RESERVED_SHARE = 2.0, 5.0, 0.6
 
 
 class ScoredRows:
-    """The weights and groups of the rows on which every trial is scored, ordered by fold.
+    """The rows on which every trial is scored: the test rows of all folds, ordered by fold.
 
-    The rows are divided into blocks. A test on the mean scores of the blocks decides whether a trial is pruned.
+    The attributes `weight`, `group` and `block` are arrays with one value per row. `group` is None if rows have no
+    groups or too few. `block` has numbers of blocks: the rows of each fold are divided into 20 blocks of about equal
+    size. A statistical test on the mean scores of the blocks decides whether a trial is pruned (ended early).
     """
 
     def __init__(self, folds: Sequence[Prepared]) -> None:
@@ -74,12 +76,28 @@ class ScoredRows:
 class Search:
     """A search that runs trials until the time or the number of trials is used up.
 
-    The first trial has the default settings. `names` are the settings to search. `folder` is the folder in which scores
-    are stored. After `run`, `trials` has the completed trials, and `stopped` is True if a trial was stopped at the
+    The first trial has the default settings. New trials are suggested only when all running trials are completed. So
+    suggestions depend on scores and not on the speed of machines.
+
+    After `run`, the attribute `trials` has the completed trials. `stopped` is True if a trial was stopped at the
     deadline.
 
-    `n_jobs` sets how many trials run at the same time (see `ddpn.runtime.jobs.run`). New trials are suggested only when
-    all running trials are completed. So suggestions depend on scores and not on the speed of machines.
+    Parameters
+    ----------
+    prepared : Prepared
+        The table, and the options of the fit.
+    names : sequence of str
+        The settings to search, keys of `ddpn.workflow.search_space.SETTINGS`.
+    folder : Path
+        The folder in which scores are stored.
+    clock : Clock
+        The time limit of the search and of the final fit together.
+    max_trials : int, optional
+        The maximum number of trials, including the first one. Default: no limit.
+    on_step : callable
+        Called with a line of text about each completed trial.
+    n_jobs : int or RayCluster, optional
+        How many trials run at the same time, as in `ddpn.runtime.jobs.run`. Default: one.
     """
 
     def __init__(
@@ -181,7 +199,11 @@ class Search:
         return ", ".join(parts)
 
     def _score_trials(self, trials: list[Trial], clock: Clock) -> None:
-        """Score trials fold by fold, drop those that are clearly worse than the best one, and report to Optuna."""
+        """Score new trials fold by fold, and tell Optuna the result of each trial.
+
+        After each fold, trials that failed or that Optuna prunes are dropped, and the next fold is scored without them.
+        If the time of `clock` runs out, raise a `TimeLimitError`.
+        """
         default_trial = self.trials[0] if self.trials else trials[0]
         for number in range(len(self.folds)):
             remaining = [trial for trial in trials if not trial.dropped]
@@ -204,7 +226,9 @@ class Search:
     def _add_fold_scores(self, trial: Trial, default_trial: Trial, number: int, result: Result) -> None:
         """Add the scores of fold `number` to a trial; drop the trial if it failed or if Optuna prunes it.
 
-        `default_trial` is the trial with the default settings. Optuna receives the difference from its scores.
+        `result` is what the job `score_fold` returned for this fold. `default_trial` is the trial with the default
+        settings. Optuna receives the mean CRPS of each block minus that of `default_trial`. If `default_trial` itself
+        failed, or if the time ran out, raise the error.
         """
         if result.error is not None:
             if trial is default_trial or isinstance(result.error, TimeLimitError):

@@ -25,7 +25,7 @@ MIN_GROUPS = 5
 class RowSplit(NamedTuple):
     """A split of a table into training, validation and test rows.
 
-    - `rows` has the row positions of each part.
+    - `rows` has three arrays, `train`, `validation` and `test`, with the positions of these rows in the table.
     - `description` says how the rows were split, such as "at random by seed 0".
     - `meaning` is a sentence about the new rows for which the test scores hold: rows of known groups or of new groups.
       It is "" if rows have no groups.
@@ -42,8 +42,11 @@ def split_rows(
     """Split rows into training, validation and test rows, as the plan requires.
 
     Unless the plan asks for test rows, all rows of a table with up to 5,000 rows become training rows, which are then
-    cross-fitted. There are no validation rows if they would be too few. `group` has one label per row; rows with the
-    same label go to the same part. `labels` identify rows in error messages; by default they are numbers from 1.
+    cross-fitted. If there are test rows but fewer than 200 other rows, no validation rows are drawn from these.
+    Validation rows that the plan's `split_column` marks are always kept.
+
+    `group` has one label per row; rows with the same label go to the same part. `labels` identify rows in error
+    messages; by default they are numbers from 1.
     """
     labels = np.arange(1, frame.height + 1) if labels is None else labels
     if frame.height < MIN_ROWS:
@@ -76,7 +79,9 @@ def _split_by_time(
 ) -> RowSplit:
     """Split rows by the times in column `name`: the last become test rows, and the rows before them validation rows.
 
-    If rows have groups, some of the later rows are left out, as the description of the result says.
+    If rows have groups (`group`, one label per row), no group has rows in several parts. Some rows are then left out,
+    so that all training rows are earlier than all test rows (`ddpn.rows.splits.split_by_time`). The description of the
+    result says how many.
     """
     times = read_times(frame, name, labels)
     rows = split_by_time(times.rank("dense").to_numpy().astype(np.int64), name, plan.split_shares, group, plan.seed)

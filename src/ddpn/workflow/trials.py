@@ -119,11 +119,11 @@ def split_for_trials(prepared: Prepared) -> list[Prepared]:
 
 
 def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Clock) -> dict[str, bytes]:
-    """Fit a model with some settings to fold `number`, and score its test rows.
+    """Fit a model with some settings to the training rows of fold `number`, and score the test rows of this fold.
 
-    Return the file "scores" of a job (`ddpn.runtime.jobs`), which has two arrays: `crps` of each test row, and
-    `seconds`, the time that the job took. A continuous distribution is rounded to counts before it is scored. If the
-    time of `clock` runs out, raise a `TimeLimitError`.
+    Return the files of a job (`ddpn.runtime.jobs`): a single one, "scores", which has two arrays. `crps` has the CRPS
+    of each test row, and `seconds` is a number, the time that the job took. A continuous distribution is rounded to
+    counts before it is scored. If the time of `clock` runs out, raise a `TimeLimitError`.
     """
 
     def check_time(step: str = "") -> None:

@@ -263,10 +263,10 @@ def choose_trial(
     """Choose the best trial, if it is better than the default settings by more than chance.
 
     The first of the completed `trials` has the default settings. `weight` and `group` have the weight and group of each
-    row on which trials were scored.
+    row on which trials were scored. If `group` is None, rows are independent.
 
-    Return the chosen trial, or None to keep the defaults. Also return the gain of the best other trial over the
-    defaults.
+    Return the chosen trial, or None to keep the defaults. Also return the gain of the best other trial: the CRPS of the
+    defaults minus that of this trial. The gain is 0 if there is no other trial or if all others were dropped.
     """
     whole = [trial for trial in trials[1:] if not trial.dropped]
     if not whole:
