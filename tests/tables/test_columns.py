@@ -34,7 +34,7 @@ def test_missing_values_are_those_of_the_frame(table):
 def test_levels_are_mapped_where_there_is_a_value(table):
     ward = table.column("ward")
     assert ward.map_levels({"A": 1.5}, other=0.0, missing=-1.0).tolist() == [0.0, -1.0, 1.5]
-    assert ward.map_names(len, lambda levels: [level * 2 for level in levels], "").tolist() == ["BB", "", "AA"]
+    assert ward.compute_per_level(len, lambda levels: [level * 2 for level in levels], "").tolist() == ["BB", "", "AA"]
     assert ward.count_levels().tolist() == [1, 1]
 
 

@@ -99,7 +99,7 @@ def test_a_long_text_file_below_a_title_is_read_block_by_block(tmp_path, monkeyp
     table = Table([str(path)], layout=Layout(skip_rows=2))
     assert len(table.list_blocks()) > 3
     assert table.read().equals(pl.read_csv(io.StringIO(rows), has_header=False, new_columns=HEADER))
-    assert table.identity() != Table([str(path)], layout=Layout(skip_rows=3)).identity()
+    assert table.describe_files() != Table([str(path)], layout=Layout(skip_rows=3)).describe_files()
 
 
 @pytest.mark.parametrize(

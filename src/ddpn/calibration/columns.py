@@ -205,7 +205,7 @@ class ColumnProfile(NamedTuple):
     def find_positions(self, column: Column) -> np.ndarray:
         """Return, for each cell of a column, the position of its value in `keys`, or -1 if it is not one of them."""
         if column.is_category:
-            return column.map_names(self.keys, lambda levels: self.find_keys(hash_texts(levels)), -1)
+            return column.compute_per_level(self.keys, lambda levels: self.find_keys(hash_texts(levels)), -1)
         return self.find_keys(np.ascontiguousarray(column.values.astype(np.float64) + 0.0).view(np.uint64))
 
     def find_keys(self, searched_keys: np.ndarray) -> np.ndarray:

@@ -170,7 +170,7 @@ def explain(
     saved = SavedModel(model, **columns)
     roles = saved.roles
     table = Table([data], roles.as_text, Layout(sheet, skip_rows))
-    table.check(roles)
+    table.check_columns(roles)
     # Imported late, because it imports torch.
     from ddpn.workflow import examining
 

@@ -1,1 +1,1 @@
-"""Tables of counts: read, check, split and encode them, in memory or block by block."""
+"""Tables of counts: read, check, group and encode them, in memory or block by block."""

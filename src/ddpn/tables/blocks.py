@@ -1,4 +1,7 @@
-"""Read files block by block: tables in memory, Parquet files, and text files that are too long for memory."""
+"""Read the rows of files block by block.
+
+Parquet files and long text files are never in memory as a whole. Other tables are held in memory.
+"""
 
 import codecs
 import csv
@@ -30,9 +33,18 @@ _SAMPLE_BYTES, _MAX_CELL_BYTES, _MIN_BLOCK_BYTES = 2**18, 2**26, 2**16
 class Block(NamedTuple):
     """The position of a block of rows in a file.
 
-    The block lies between `begin` and `end`, which count rows or, in a text file, bytes. `rows` is the number of its
-    rows. `rows_before_in_file` counts the rows before it in its file. `file` is the number of the file, and
-    `rows_before` counts the rows before it in all files together.
+    Attributes
+    ----------
+    begin, end : int
+        Where the block begins and ends in its file: in bytes for a `TextFile`, in rows for other files.
+    rows : int
+        The number of rows of the block.
+    rows_before_in_file : int
+        The number of rows before the block in its file.
+    file : int
+        The number of the file in the table, from 0 on.
+    rows_before : int
+        The number of rows before the block in the table, which may have several files.
     """
 
     begin: int
@@ -44,8 +56,9 @@ class Block(NamedTuple):
 
 
 def open_file(source: str, as_text: Sequence[str], layout: Layout) -> "TableFile":
-    """Open a table file to read it block by block, and check as much of it as possible without keeping its rows.
+    """Open a table file, from which blocks of rows can then be read.
 
+    Parquet files and long text files are read when their rows are needed; all other files are read into memory now.
     Columns in `as_text` are read as text, and `layout` says where the table begins in the file.
     """
     extension = ".csv" if source == STDIN else get_extension(source)
@@ -64,7 +77,14 @@ def open_file(source: str, as_text: Sequence[str], layout: Layout) -> "TableFile
 class TableFile(ABC):
     """Base class of files that are read block by block.
 
-    `schema` maps the columns to their polars types, and `rows` is the number of rows.
+    Attributes
+    ----------
+    source : str
+        The path of the file, as the user gave it.
+    schema : dict
+        The polars type of each column.
+    rows : int
+        The number of rows.
     """
 
     source: str
@@ -74,16 +94,16 @@ class TableFile(ABC):
     is_scanned = True
 
     def list_blocks(self) -> list[Block]:
-        """List the blocks of the file, with positions in rows."""
+        """List the blocks of rows of the file."""
         ends = [(at, min(at + BLOCK_ROWS, self.rows)) for at in range(0, self.rows, BLOCK_ROWS)]
         return [Block(begin, end, end - begin, begin) for begin, end in ends]
 
     @abstractmethod
     def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
-        """Read the rows of a block. The frame has at least these columns."""
+        """Read the rows of a block into a polars frame, which has at least these columns."""
 
-    def identity(self) -> list[object]:
-        """Return the path, size and modification time of the file, which show whether it was changed."""
+    def describe_file(self) -> list[object]:
+        """Return the path, size and modification time of the file. If they differ later, the file has changed."""
         status = os.stat(self.source)
         return [str(Path(self.source).resolve()), status.st_size, status.st_mtime_ns]
 
@@ -100,12 +120,12 @@ class InMemoryFile(TableFile):
     def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
         return self._frame.slice(block.begin, block.rows)
 
-    def identity(self) -> list[object]:
-        return super().identity() if self.source != STDIN else [STDIN, sha256(self._frame.write_csv().encode())]
+    def describe_file(self) -> list[object]:
+        return super().describe_file() if self.source != STDIN else [STDIN, sha256(self._frame.write_csv().encode())]
 
 
 class ParquetFile(TableFile):
-    """A Parquet file, of which each block is read when it is needed."""
+    """A Parquet file that is never in memory as a whole: each block is read when it is needed."""
 
     is_scanned = False
 
@@ -129,10 +149,11 @@ class ParquetFile(TableFile):
 
 
 class TextFile(TableFile):
-    """A long text file that is read block by block, with positions in bytes.
+    """A long text file that is never in memory as a whole. The positions of its blocks are in bytes.
 
-    Opening the file reads it once, to find errors and a type for each column that fits all of its cells. `is_plain` is
-    False if the file must be read as a whole instead, because it is not UTF-8 or may have decimal commas.
+    The constructor reads the file once to find errors, and a type for each column that fits all of its cells. The
+    attribute `is_plain` is False if blocks cannot be read, because the file is not UTF-8 or may have decimal commas.
+    Such a file must be read as an `InMemoryFile`.
     """
 
     def __init__(self, source: str, as_text: Sequence[str], layout: Layout) -> None:
@@ -153,9 +174,9 @@ class TextFile(TableFile):
         self.is_plain = not wide and self._separator != ";" and self._scan()
 
     def _scan(self) -> bool:
-        """Find the positions of the blocks and the types of all columns; return False if blocks cannot be read.
+        """Find the positions of the blocks and the types of all columns; return True if blocks can be read.
 
-        That is the case if the file is not UTF-8 text or has no rows.
+        They cannot if the file is not UTF-8 text or has no rows.
         """
         begin = self._begin
         with open(self._path, "rb") as file:
@@ -185,6 +206,10 @@ class TextFile(TableFile):
         return cast_to_schema(self._frame(content, as_text, block.rows_before_in_file), self.schema)
 
     def _frame(self, lines: bytes, as_text: set[str], start: int) -> pl.DataFrame:
+        """Parse the lines of a block.
+
+        `start` is the number of rows before the block in the file, so that errors can name rows of the file.
+        """
         with explain_read_errors(self.source, f"as a csv file from row {start + 1:,} on"):
             try:
                 return read_text_table(self._header + lines, self._separator, self.source, as_text)
@@ -200,9 +225,10 @@ class TextFile(TableFile):
 
 
 def _read_record(file: BinaryIO, source: str, quotes_before: int) -> bytes:
-    """Read a line, and further lines while a quoted cell is open.
+    """Read a row of a text file, which has several lines if a quoted cell contains line breaks.
 
-    `quotes_before` is the number of quotes before the line, which shows whether a cell is open already.
+    `quotes_before` is the number of quotes already read before this position. If it is odd, a quoted cell is still
+    open. `source` is the name of the file in the error.
     """
     line = file.readline()
     quotes, length = quotes_before + line.count(b'"'), len(line)
@@ -216,10 +242,10 @@ def _read_record(file: BinaryIO, source: str, quotes_before: int) -> bytes:
 
 
 def merge_types(earlier: ColumnTypes, block_types: ColumnTypes, columns_with_values: set[str]) -> ColumnTypes:
-    """Merge the column types of a block into those of earlier blocks.
+    """Merge the column types of a block into the types of earlier blocks.
 
-    The types of columns that are not in `columns_with_values` are ignored, because the block has no values of them.
-    Different numeric types become float, and other different types become text.
+    Different numeric types become float, and other different types become text. A type counts only if the column is in
+    `columns_with_values`, because the type of a column that is empty in this block is unknown.
     """
     merged = dict(earlier)
     for name, dtype in block_types.items():
@@ -238,7 +264,7 @@ def merge_types(earlier: ColumnTypes, block_types: ColumnTypes, columns_with_val
 
 
 def cast_to_schema(frame: pl.DataFrame, schema: ColumnTypes) -> pl.DataFrame:
-    """Cast a block to the columns and types of the whole table. Columns that the block lacks are null."""
+    """Convert a block to the columns and types of the whole table. Columns that the block lacks become null."""
     if dict(frame.schema) == schema:
         return frame
     columns = [

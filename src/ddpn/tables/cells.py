@@ -1,4 +1,4 @@
-"""Clean cells of text, recognise missing ones, and quote examples of cells in messages."""
+"""Clean text cells, recognise missing cells, and quote examples of cells in messages."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -18,12 +18,12 @@ _MAX_EXAMPLES = 3
 
 
 def is_text(series: pl.Series) -> bool:
-    """Return True if a column has one of the polars types of text, including categoricals."""
+    """Return True if a polars column holds text, which includes the types Categorical and Enum."""
     return series.dtype in (pl.String, pl.Categorical, pl.Enum)
 
 
 def clean_text(series: pl.Series, missing: Sequence[str]) -> pl.Series:
-    """Strip blanks around text, and set cells that equal a word in `missing` to null."""
+    """Strip white space around the text of each cell, and set cells that equal a word in `missing` to null."""
     text = series.cast(pl.String).str.strip_chars()
     # A membership test of a null returns null, but the mask below must be boolean.
     is_missing = text.is_in([word.strip() for word in missing]).fill_null(True)
@@ -31,12 +31,18 @@ def clean_text(series: pl.Series, missing: Sequence[str]) -> pl.Series:
 
 
 def looks_missing(text: pl.Series) -> pl.Series:
-    """Return a mask of cleaned cells that are null or spell "no value", such as "n/a" or "-"."""
+    """Return a mask of the cells that are null or that people write for "no value", such as "n/a" or "-".
+
+    `text` is a result of `clean_text`.
+    """
     return text.str.to_lowercase().is_in(LOOKS_MISSING).fill_null(True)
 
 
 def read_distinct_cells(text: pl.Series, read: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    """Return `read(text)`, calling `read` with the distinct cells only, which is faster if cells repeat."""
+    """Return `read(text)`, where `read` converts cells one by one.
+
+    To save time, `read` is called with the distinct cells only.
+    """
     cells = pl.DataFrame({"text": text})
     unique = cells["text"].unique()
     values = pl.DataFrame({"text": unique, "value": read(unique)})
@@ -46,7 +52,7 @@ def read_distinct_cells(text: pl.Series, read: Callable[[pl.Series], pl.Series])
 
 @cache
 def parse_missing_numbers(missing: tuple[str, ...]) -> list[float]:
-    """Return the numbers, such as -999, among the words that stand for missing values."""
+    """Return those of the words for missing values that are numbers, such as -999."""
     numbers = []
     for word in missing:
         try:

@@ -1,4 +1,4 @@
-"""`ColumnTable`, the package's own table: named columns of numbers, booleans and categories."""
+"""`ColumnTable`, the package's own table: named columns of numbers, booleans and categories, stored as NumPy arrays."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -20,8 +20,9 @@ MAX_ROWS_CELL_BY_CELL = 8
 class Kind(StrEnum):
     """The kind of values that a column holds.
 
-    In a category of numbers, 1, 1.0 and "01" are the same level. In a category of booleans, "yes" and true are the same
-    level. Only raw tables have dates; in a `ColumnTable` they are replaced by numbers such as the month.
+    In a `NUMBER_CATEGORY`, 1, 1.0 and "01" are the same level. In a `BOOLEAN_CATEGORY`, "yes" and true are the same
+    level. Only raw tables have columns of kind `DATE`. A `ColumnTable` has columns of numbers instead, such as the
+    month.
     """
 
     NUMBER = "number"
@@ -42,7 +43,7 @@ class Kind(StrEnum):
 
     @property
     def words(self) -> str:
-        """The plural noun for the cells in messages, such as "numbers"."""
+        """What the cells are called in messages: a plural noun such as "numbers"."""
         return _WORDS[self]
 
 
@@ -59,13 +60,17 @@ _WORDS = {
 
 
 class Levels(tuple[str, ...]):
-    """The names of a categorical column's levels, with a cache of results that models computed per level.
+    """The names of a categorical column's levels, with a cache of results that were computed per level.
 
-    Rows taken from a table share its levels, so a model looks up each level once per table and not once per block.
+    All selections of rows of a table share the same `Levels`. So a model looks up each level once per table, and not
+    once per block of rows.
     """
 
     def compute_once(self, key: object, compute: Callable[["Levels"], _Result]) -> _Result:
-        """Return `compute(self)`, cached by `key`: later calls with the same key object return the first result."""
+        """Return `compute(self)`. Later calls with the same `key` object return the cached result.
+
+        Keys are compared by identity (`is`), so `key` may be unhashable, such as a dict.
+        """
         results: dict[int, tuple[object, _Result]] = self.__dict__.setdefault("_results", {})
         if (kept := results.get(id(key))) is None:
             kept = results[id(key)] = key, compute(self)  # the key is kept, so that no other object gets its id
@@ -80,7 +85,8 @@ class Levels(tuple[str, ...]):
 class Column(NamedTuple):
     """One column of a table as an array: numbers (NaN where missing), or codes of levels (-1 where missing).
 
-    `ddpn.tables.levels` names the levels of a category, so that they are the same for every type of table.
+    The levels of a category have canonical names (`ddpn.tables.levels`), so a level has the same name in a CSV file, a
+    pandas frame or an array.
 
     Attributes
     ----------
@@ -88,10 +94,10 @@ class Column(NamedTuple):
         The name in the table.
     kind : Kind
         Whether the column holds numbers, booleans or levels.
-    values : array
-        The numbers, or the codes of levels.
+    values : array, shape (rows,)
+        Numbers, booleans as 0.0 and 1.0, or codes: the position of each row's level in `levels`.
     levels : Levels
-        The names of the levels of a category.
+        The names of the levels of a category. Empty for numbers and booleans.
 
     Examples
     --------
@@ -118,22 +124,38 @@ class Column(NamedTuple):
     def map_levels(self, mapping: Mapping[str, _Value], other: _Value, missing: _Value) -> np.ndarray:
         """Map the level of each row to its value in `mapping`.
 
-        Results are cached per table and mapping, so a mapping must always come with the same `other` and `missing`.
+        Results are cached per table and mapping. So every call with the same `mapping` object must pass the same
+        `other` and `missing`.
 
         Parameters
         ----------
         mapping : dict
             The value of each level.
-        other, missing
-            The value for levels that are not in `mapping`, and the value for rows without a level.
+        other
+            The value of rows whose level is not in `mapping`.
+        missing
+            The value of rows without a level.
         """
-        return self.map_names(mapping, lambda levels: [mapping.get(level, other) for level in levels], missing)
+        return self.compute_per_level(mapping, lambda levels: [mapping.get(level, other) for level in levels], missing)
 
-    def map_names(self, key: object, compute: Callable[[Levels], Iterable[object]], missing: object) -> np.ndarray:
-        """Compute a result per level, and return for each row the result of its level.
+    def compute_per_level(
+        self, key: object, compute: Callable[[Levels], Iterable[object]], missing: object
+    ) -> np.ndarray:
+        """Compute a value for each level of a category, and return the value of each row's level.
 
-        `compute` returns the results in the order of the levels. It is called once per table and `key`. Rows without a
-        value get `missing`.
+        Parameters
+        ----------
+        key : object
+            Identifies the computation: a second call with the same object, for any rows of the table, uses the cached
+            values.
+        compute : callable
+            Takes the names of the levels, and returns one value per level in the same order.
+        missing
+            The value of rows without a level.
+
+        Returns
+        -------
+        array, shape (rows,)
         """
         results = self.levels.compute_once(key, lambda levels: np.array([*compute(levels), missing]))
         return results[self.values]  # the last result serves code -1
@@ -166,7 +188,7 @@ class Column(NamedTuple):
         Parameters
         ----------
         missing
-            The object for missing cells.
+            The object that stands for a missing cell.
         """
         if self.is_category:
             return np.array([*self.levels, missing], dtype=object)[self.values]  # the last serves code -1
@@ -177,16 +199,16 @@ class Column(NamedTuple):
 
 
 class ColumnTable:
-    """A table whose columns were read and checked, the input of all members of a mixture.
+    """A table whose columns have been read and checked. All members of a mixture take their inputs in this form.
 
     Parameters
     ----------
     columns : sequence of Column
         The columns, in the order that they had in fit.
     is_named : bool
-        Whether the names are those of a data frame, and not x0, x1, ...
+        True if the names are those of a data frame. False if the table had no names, so that they are x0, x1, ...
     index : array, optional
-        The names of the rows in messages, such as the index of a pandas frame.
+        The labels of the rows in messages, such as the index of a pandas frame.
     """
 
     def __init__(self, columns: Sequence[Column], is_named: bool = True, index: np.ndarray | None = None) -> None:
@@ -242,6 +264,6 @@ class ColumnTable:
         return pl.DataFrame([column.to_polars() for column in self.columns])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the values and the levels of every column as named arrays, to compute a digest from."""
+        """Return the values and the levels of every column as a dict of arrays, from which a digest can be computed."""
         values = {column.name: column.values for column in self.columns}
         return values | {f"levels of {column.name}": np.array(column.levels, dtype=object) for column in self.columns}

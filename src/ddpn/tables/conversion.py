@@ -38,11 +38,28 @@ BOOLEAN_WORDS = ("true", "false")
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of a raw table, as it was in fit: its kind and the format of its cells.
+    """A column of a raw table, as it was in fit: its kind, and the format of its cells if they are text.
 
-    `missing` and `distinct` count its missing cells and its distinct values. `parts` names the numbers that are derived
-    from a date, such as "month". `left_out` is the reason why the model does not use the column, or "". `number` and
-    `date` are the formats in which text is read, and `notes` are sentences for the user about how cells were read.
+    Attributes
+    ----------
+    name : str
+        The name of the column.
+    kind : Kind
+        Numbers, booleans, dates or a category.
+    missing : int
+        The number of missing cells.
+    distinct : int
+        The number of distinct values.
+    parts : tuple of str
+        The numbers that are derived from a date, such as "month". Empty for other kinds.
+    left_out : str
+        The reason why the model does not use the column; "" if it does.
+    number : NumberFormat
+        The format in which text is read as numbers.
+    date : DateFormat
+        The format in which text is read as dates.
+    notes : tuple of str
+        Sentences for the user about how cells were read.
     """
 
     name: str
@@ -57,7 +74,10 @@ class TableColumn:
 
     @property
     def inputs(self) -> list[str]:
-        """The names of the model inputs made from the column: its own name or, for a date, one name per part."""
+        """The names of the model inputs that are made from the column.
+
+        It is the name of the column or, for a date, one name per part, such as "start month".
+        """
         return [f"{self.name} {part}" for part in self.parts] if self.kind == Kind.DATE else [self.name]
 
     @classmethod
@@ -70,7 +90,7 @@ class TableColumn:
         return cls(**fields)
 
     def parse(self, series: pl.Series, missing: Sequence[str]) -> "ConvertedColumn[list[Column]]":
-        """Convert this column of a new table to model inputs; a date becomes one input per part.
+        """Convert this column of a new table to model inputs. A date becomes several inputs, such as the month.
 
         `missing` are the words for missing values.
         """
@@ -85,7 +105,7 @@ class TableColumn:
         return ConvertedColumn([Column(self.name, self.kind, _to_floats(values))], unreadable, notes)
 
     def convert(self, series: pl.Series, missing: Sequence[str]) -> "ConvertedColumn[pl.Series]":
-        """Convert this column of a new table to a series of its kind in fit; a date becomes datetimes.
+        """Convert this column of a new table to a polars series of the kind it had in fit. Dates become datetimes.
 
         `missing` are the words for missing values.
         """
@@ -105,10 +125,16 @@ TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "
 
 
 class ConvertedColumn(NamedTuple, Generic[_Values]):
-    """A column that was converted to a kind, with the cells that could not be read and notes about assumptions.
+    """A column that was converted to a kind.
 
-    `values` is a polars series, or the list of model inputs. `unreadable` has the text of the cells that could not be
-    read and became missing.
+    Attributes
+    ----------
+    values : polars.Series or list of Column
+        The converted values, or the model inputs that were made from them.
+    unreadable : polars.Series
+        The text of the cells that could not be converted and became missing.
+    notes : tuple of str
+        Sentences for the user about assumptions, for example about decimal commas.
     """
 
     values: _Values
@@ -121,7 +147,16 @@ def to_numbers(
 ) -> ConvertedColumn[pl.Series]:
     """Convert a column to float64, with null for missing and unreadable cells.
 
-    `number_format` is the format in fit, and `missing` are the words for missing values. Errors call the column `name`.
+    Parameters
+    ----------
+    series : polars.Series
+        The column: text, numbers or booleans.
+    number_format : NumberFormat
+        The format that the text of the column had in fit.
+    missing : sequence of str
+        The words for missing values.
+    name : str or Argument
+        What errors call the column.
     """
     notes: tuple[str, ...] = ()
     if is_text(series):
@@ -157,7 +192,7 @@ def to_numbers(
 
 
 def to_booleans(series: pl.Series, missing: Sequence[str], name: str | Argument) -> ConvertedColumn[pl.Series]:
-    """Convert a column to booleans. 1 and 0 and words such as "yes" are accepted; other cells become null.
+    """Convert a column to booleans. 1, 0 and words such as "yes" are accepted; other cells become null.
 
     `missing` are the words for missing values. Errors call the column `name`.
     """
@@ -182,7 +217,16 @@ def to_times(
 ) -> ConvertedColumn[pl.Series]:
     """Convert a column to datetimes without a time zone, with null for missing and unreadable cells.
 
-    `date_format` is the format in fit, and `missing` are the words for missing values. Errors call the column `name`.
+    Parameters
+    ----------
+    series : polars.Series
+        The column: text, dates or datetimes.
+    date_format : DateFormat
+        The format that the column had in fit.
+    missing : sequence of str
+        The words for missing values.
+    name : str
+        What errors call the column.
     """
     if is_text(series):
         text = clean_text(series, missing)
@@ -203,7 +247,10 @@ def to_times(
 
 @cache
 def name_missing_levels(missing: tuple[str, ...]) -> frozenset[str]:
-    """Return the words for missing values in the spelling of level names, such as "-9" for "-9.0"."""
+    """Return the names of levels that stand for missing values: the words themselves, and their spelling as numbers.
+
+    For example, "-9.0" gives both "-9.0" and "-9".
+    """
     return frozenset(word.strip() for word in missing) | frozenset(map(canonical_number, missing))
 
 
@@ -213,6 +260,7 @@ def _to_floats(series: pl.Series) -> np.ndarray:
 
 
 def _parse_levels(column: TableColumn, series: pl.Series, missing: Sequence[str]) -> ConvertedColumn[list[Column]]:
+    """Convert a column of a new table to a categorical input. `missing` are the words for missing values."""
     cells, names, unreadable = _name_levels(series, column.kind, missing, f"column {column.name!r}")
     index: dict[str, int] = {}
     codes = {level: -1 if name is None else index.setdefault(name, len(index)) for level, name in names.items()}
@@ -230,10 +278,18 @@ def _parse_levels(column: TableColumn, series: pl.Series, missing: Sequence[str]
 def _name_levels(
     series: pl.Series, kind: Kind, missing: Sequence[str], label: str
 ) -> tuple[pl.Series, dict[object, str | None], pl.Series]:
-    """Find the level of each distinct cell of a categorical column.
+    """Find the name of the level of each distinct cell of a categorical column.
 
-    Return the cells as a series, a dict from each distinct cell to the name of its level (None if missing), and the
-    unreadable cells. Errors call the column `label`.
+    Errors call the column `label`.
+
+    Returns
+    -------
+    cells : polars.Series
+        The column, with cells in the form of the keys of `names`.
+    names : dict
+        The name of the level of each distinct cell; None if the cell is missing.
+    unreadable : polars.Series
+        The text of the cells that do not fit the kind.
     """
     unreadable = pl.Series([], dtype=pl.String)
     if not (is_text(series) or series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):

@@ -19,19 +19,24 @@ _TEXT = (nw.String, nw.Categorical, nw.Enum)
 
 @dataclass(frozen=True)
 class DateColumns:
-    """The date columns of a data frame, which are replaced by day, month and weekday (and hour) as in `ddpn fit`.
+    """The date columns of a data frame, each of which is replaced by several columns of numbers.
+
+    These are days since 1970, the month, the weekday and, unless all times have the same hour, the hour.
 
     Parameters
     ----------
     columns : tuple of TableColumn
-        The format of each date column, and the parts that replace it.
+        The format of each date column, and the numbers that replace it.
     """
 
     columns: tuple[TableColumn, ...] = ()
 
     @classmethod
     def find(cls, X: TableLike) -> "DateColumns":
-        """Find the columns of a data frame that hold dates, or text that spells dates. Other tables have none."""
+        """Find the columns of a data frame that hold dates or text that spells dates.
+
+        If X is not a data frame, the result has no columns.
+        """
         frame = _to_named_frame(X)
         if frame is None:
             return cls()
@@ -40,18 +45,19 @@ class DateColumns:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """A dict from the name of each derived column to the name of the date column that it is computed from."""
+        """A dict from the name of each derived column to its date column, such as "start month" to "start"."""
         return {name: column.name for column in self.columns for name in column.inputs}
 
     @property
     def days(self) -> frozenset[str]:
-        """The names of the derived columns that hold days since 1970."""
+        """The names of the derived columns with days since 1970."""
         return frozenset(f"{column.name} {DAY}" for column in self.columns if DAY in column.parts)
 
     def read(self, X: TableLike, report: Callable[[str], object]) -> TableLike:
-        """Replace the date columns of a data frame by their parts; return any other table unchanged.
+        """Replace the date columns of a data frame by columns of numbers, such as the month.
 
-        Unreadable cells become missing. `report` is called with a sentence about each column that has such cells.
+        A table without these date columns is returned unchanged. Unreadable cells become missing. `report` is called
+        with a sentence about each column that has unreadable cells.
         """
         frame = _to_named_frame(X) if self.columns else None
         if frame is None or not {column.name for column in self.columns} <= set(frame.columns):
@@ -64,6 +70,7 @@ class DateColumns:
 
 
 def _to_named_frame(X: TableLike) -> nw.DataFrame[IntoDataFrame] | None:
+    """Wrap a data frame by narwhals; return None for other tables, and for names that are not text or not unique."""
     try:
         frame: object = nw.from_native(X, eager_only=True, pass_through=True)
     except nw.exceptions.DuplicateError:
@@ -74,7 +81,7 @@ def _to_named_frame(X: TableLike) -> nw.DataFrame[IntoDataFrame] | None:
 
 
 def _describe_dates(series: nw.Series[IntoSeries]) -> TableColumn | None:
-    """Return the format and the parts of a date column, or None if the column does not hold dates."""
+    """Describe a date column and the numbers that replace it; return None if the column does not hold dates."""
     if series.dtype not in (nw.Date, nw.Datetime, nw.Object, *_TEXT):
         return None
     if series.dtype == nw.Object:
@@ -90,11 +97,12 @@ def _describe_dates(series: nw.Series[IntoSeries]) -> TableColumn | None:
 
 
 def _to_polars(series: nw.Series[IntoSeries]) -> pl.Series:
-    """Convert a column to a polars series. Python objects, such as dates mixed with None, become text."""
+    """Convert a column to a polars series. A column of Python objects, such as dates mixed with None, becomes text."""
     return (series.cast(nw.String) if series.dtype == nw.Object else series).to_polars()
 
 
 def _read_parts(column: TableColumn, series: nw.Series[IntoSeries], report: Callable[[str], object]) -> list[pl.Series]:
+    """Compute the numbers that replace a date column. `report` is called with a sentence if cells cannot be read."""
     converted = column.convert(_to_polars(series), MISSING)
     if len(converted.unreadable):
         report(

@@ -1,4 +1,4 @@
-"""Parse dates in text, in several orders and with several separators, and derive numbers from them."""
+"""Parse dates in text, and derive numbers such as the month. Several orders and separators are recognised."""
 
 from dataclasses import dataclass
 
@@ -30,11 +30,17 @@ _MAX_GUESSED_CELLS, _MIN_DATE_SHARE = 1000, 0.4
 
 @dataclass(frozen=True)
 class DateFormat:
-    """How dates are written in a text column: the order of day, month and year, and the time zone.
+    """How dates are written in a text column.
 
-    `order` is "" if the column was not text in fit; the order of later text is then guessed again. `zone` is "" if
-    times are kept as written. `ambiguous` is an example such as "03/04/2021" if no cell of the column shows which
-    number is the day, and "" otherwise.
+    Attributes
+    ----------
+    order : str
+        The order of day, month and year: `YEAR_FIRST`, `DAY_FIRST`, `MONTH_FIRST`, or `NAMED` for names of months. If
+        it is "", because the column was not text in fit, the order in new text is guessed from that text.
+    zone : str
+        The time zone to which times are converted; "" if they are kept as written.
+    ambiguous : str
+        An example such as "03/04/2021" if no cell shows which number is the day; otherwise "".
     """
 
     order: str = ""
@@ -43,9 +49,9 @@ class DateFormat:
 
 
 def parse_dates(text: pl.Series, date_format: DateFormat) -> pl.Series:
-    """Convert cleaned text to datetimes without a time zone; cells that are not dates become null.
+    """Convert text to datetimes without a time zone; cells that are not dates become null.
 
-    Cells with the year first are always read, whatever the format.
+    `text` is a result of `clean_text`. Dates with the year first are always read, whatever the format.
 
     >>> parse_dates(pl.Series(["31.01.2021 12:30", "2021-02-01", "soon"]), DateFormat(DAY_FIRST)).to_list()
     [datetime.datetime(2021, 1, 31, 12, 30), datetime.datetime(2021, 2, 1, 0, 0), None]
@@ -94,8 +100,8 @@ def _replace_month_names(text: pl.Series) -> pl.Series:
 def _parse_clock_times(clock: pl.Series, half: pl.Series) -> pl.Series:
     """Convert times of day to durations since midnight.
 
-    `clock` has text such as "12:30", and `half` has "am", "pm" or null. A missing time is midnight, and an impossible
-    time is null.
+    `clock` has text such as "12:30", and `half` has "am", "pm" or null. A null in `clock` means midnight. Impossible
+    times, such as "25:00", become null.
     """
     parts = clock.str.extract_groups(r"^(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?$").struct.unnest()
     hour, minute, second = (part.cast(pl.Int64).fill_null(0) for part in parts.get_columns()[:3])
@@ -110,9 +116,10 @@ def _parse_clock_times(clock: pl.Series, half: pl.Series) -> pl.Series:
 
 
 def _move_to_zone(times: pl.Series, offset: pl.Series, zone: str) -> pl.Series:
-    """Convert times to the local time of `zone`, from the UTC `offset` that was written beside them, such as "+02:00".
+    """Convert times to the local time of `zone`.
 
-    Times without an offset stay unchanged, and so do all times if `zone` is "".
+    `offset` has the UTC offset that was written beside each time, such as "+02:00", or null. Times without an offset
+    stay unchanged. If `zone` is "", all times stay unchanged.
     """
     if not zone or not offset.is_not_null().any():
         return times
@@ -126,7 +133,10 @@ def _move_to_zone(times: pl.Series, offset: pl.Series, zone: str) -> pl.Series:
 
 
 def find_date_format(text: pl.Series) -> DateFormat | None:
-    """Return the date format that fits most cells of cleaned text, or None if few cells look like dates."""
+    """Return the date format that fits most cells of a text column; return None if few cells look like dates.
+
+    `text` is a result of `clean_text`.
+    """
     cells = text.drop_nulls().unique(maintain_order=True)
     if cells.is_empty():
         return None
@@ -156,7 +166,10 @@ def _guess_date_format(cells: pl.Series) -> DateFormat:
 
 
 def describe_date_format(name: str, date_format: DateFormat) -> tuple[str, ...]:
-    """Describe in a sentence how ambiguous dates of the column `name` are read; return an empty tuple if none are."""
+    """Describe in a sentence how the ambiguous dates of a column are read.
+
+    Return a tuple of this sentence, or an empty tuple if no date is ambiguous. `name` is the name of the column.
+    """
     if not date_format.ambiguous:
         return ()
     other = "day" if date_format.order == MONTH_FIRST else "month"
@@ -167,9 +180,9 @@ def describe_date_format(name: str, date_format: DateFormat) -> tuple[str, ...]:
 
 
 def to_local_times(series: pl.Series, zone: str) -> pl.Series:
-    """Convert dates or datetimes to datetimes without a time zone, in the local time of `zone`.
+    """Convert a column of dates or datetimes to datetimes without a time zone.
 
-    If `zone` is "", the clock times stay as they are.
+    Datetimes with a time zone are converted to the local time of `zone` or, if `zone` is "", keep their own local time.
     """
     if getattr(series.dtype, "time_zone", None) is not None:
         series = (series.dt.convert_time_zone(zone) if zone else series).dt.replace_time_zone(None)
@@ -179,7 +192,8 @@ def to_local_times(series: pl.Series, zone: str) -> pl.Series:
 def extract_date_parts(times: pl.Series, parts: tuple[str, ...], names: list[str]) -> list[pl.Series]:
     """Compute numbers from datetimes: days since 1970, the month, the weekday (1 is Monday) or the hour.
 
-    `parts` says which of these numbers, and `names` are the names of the resulting series.
+    `parts` says which numbers to compute: `DAY`, `MONTH`, `WEEKDAY` or `HOUR`. `names` has the name of the series that
+    is returned for each part.
     """
     compute = {
         DAY: lambda: times.dt.epoch("us") / 86_400e6,

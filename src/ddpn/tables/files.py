@@ -33,9 +33,10 @@ _IN_FOLDERS = (".parquet", ".pq", *TEXT)
 
 
 def check_layout(layout: Layout, name: str, extension: str) -> None:
-    """Raise an `InputError` if files with this extension cannot have the layout; `name` is the name of the file.
+    """Raise an `InputError` if files with this extension cannot have the layout.
 
-    Only workbooks have sheets, and only workbooks and text files have rows above the header.
+    Only workbooks have sheets, and only workbooks and text files have rows above the header. `name` is the name of the
+    file in the error.
     """
     if layout.sheet is not None and extension not in EXCEL:
         raise InputError(f"{name} is no workbook with sheets. Leave out `sheet`.")
@@ -44,9 +45,9 @@ def check_layout(layout: Layout, name: str, extension: str) -> None:
 
 
 def get_extension(path: str, to_write: bool = False) -> str:
-    """Return the extension that determines the format of a file, without a compression suffix such as ".gz".
+    """Return the extension that determines the format of a file: ".csv" for a.csv and for a.csv.gz.
 
-    With `to_write`, raise an `InputError` for JSON and Excel, which can only be read.
+    Unsupported extensions raise an `InputError`. With `to_write`, so do JSON and Excel, because they can only be read.
     """
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     if suffixes and suffixes[-1] in COMPRESSED and suffixes[-2:-1] and suffixes[-2] in TEXT:
@@ -59,7 +60,7 @@ def get_extension(path: str, to_write: bool = False) -> str:
 
 
 def is_pattern(source: str) -> bool:
-    """Return True if a path has wildcards and no file has exactly this name."""
+    """Return True if a path has wildcards such as * and no file has exactly this name."""
     return glob.has_magic(source) and not os.path.exists(source)
 
 
@@ -91,7 +92,7 @@ def find_files(sources: Sequence[str]) -> list[Path]:
 
 @contextmanager
 def explain_read_errors(name: str, as_what: str) -> Iterator[None]:
-    """Within this context, turn errors of polars and the file system into an `InputError` with file and reason.
+    """Within this context, replace errors of polars and the file system by an `InputError` that names the file.
 
     The message is "`name` cannot be read `as_what`: ...", where `as_what` is a phrase such as "as a csv file".
     """
@@ -107,9 +108,16 @@ def explain_read_errors(name: str, as_what: str) -> Iterator[None]:
 def read_file(source: str, as_text: Iterable[str] = (), layout: Layout = WHOLE_FILE) -> pl.DataFrame:
     """Read a table from a file into a polars frame.
 
-    `source` is a path, or "-" for CSV from standard input; `layout` says where the table begins in the file. A text
-    column gets a type if all of its cells fit that type. Otherwise it stays text, as do the columns in `as_text`, whose
-    cells keep leading zeros.
+    A text column is converted to numbers, booleans or dates if all of its cells fit. Otherwise it stays text.
+
+    Parameters
+    ----------
+    source : str
+        A path, or "-" for CSV from standard input.
+    as_text : iterable of str
+        Columns that always stay text, so that leading zeros are kept.
+    layout : Layout
+        Where the table begins in the file. Default: in the first row.
     """
     name = "standard input" if source == STDIN else source
     extension = ".csv" if source == STDIN else get_extension(source)
@@ -123,6 +131,7 @@ def read_file(source: str, as_text: Iterable[str] = (), layout: Layout = WHOLE_F
 
 
 def _parse_content(content: bytes, extension: str, as_text: set[str], name: str, layout: Layout) -> pl.DataFrame:
+    """Parse the bytes of a file with this extension. The other parameters are as for `read_text_table`."""
     if extension in TEXT:
         return read_text_table(content, TEXT[extension], name, as_text, layout)
     if extension in EXCEL:
@@ -135,7 +144,7 @@ def _parse_content(content: bytes, extension: str, as_text: set[str], name: str,
 
 
 def _read_sheet(content: bytes, name: str, layout: Layout) -> pl.DataFrame:
-    """Read one sheet of a workbook, whose bytes are `content`; `name` is the name of the file in messages."""
+    """Read one sheet of a workbook. `content` has the bytes of the file, and `name` is its name in messages."""
     engine = import_extra("fastexcel", "files")
     try:
         workbook = engine.read_excel(content)
@@ -155,7 +164,7 @@ def _read_sheet(content: bytes, name: str, layout: Layout) -> pl.DataFrame:
 
 
 def describe_other_sheets(path: str, layout: Layout) -> str:
-    """Return a sentence that names the sheets of a workbook that were not read by default.
+    """Return a sentence that names the sheets of a workbook that are not read, because by default only the first is.
 
     Return "" if there is no other sheet, if the user chose the sheet, or if the file is not a workbook.
     """
@@ -169,9 +178,10 @@ def describe_other_sheets(path: str, layout: Layout) -> str:
 
 
 def _choose_sheet(names: Sequence[str], sheet: str | int | None, workbook: str) -> str:
-    """Return the name of the sheet to read; by default it is the first, with a warning if there are more.
+    """Return the name of the sheet to read. By default it is the first, with a warning if there are more.
 
-    `sheet` is the user's choice, a name or a number from 1. `workbook` is the name of the file in messages.
+    `names` are the sheets of the workbook. `sheet` is the user's choice: a name, a number from 1, or None. `workbook`
+    is the name of the file in messages.
     """
     if sheet is None:
         if len(names) > 1:
@@ -190,6 +200,7 @@ def _choose_sheet(names: Sequence[str], sheet: str | int | None, workbook: str) 
 
 
 def _read_bytes(path: Path) -> bytes:
+    """Read a whole file; raise an `InputError` if it cannot be read or is empty."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -204,9 +215,10 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def check_free(path: Path, overwrite: bool, source: str = STDIN) -> None:
-    """Raise an `InputError` if the file `path` cannot be written, or is the input table `source` itself.
+    """Raise an `InputError` if the file `path` cannot be written.
 
-    Call it before any long computation, so that errors come early.
+    That is the case if it is the input table `source` itself, or if it exists and `overwrite` is False. Call this
+    before any long computation, so that errors come early.
     """
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a file.")
@@ -218,7 +230,10 @@ def check_free(path: Path, overwrite: bool, source: str = STDIN) -> None:
 
 
 def check_output(target: str, overwrite: bool, source: str = STDIN) -> None:
-    """Raise an `InputError` if predictions for the table `source` cannot be written to `target`."""
+    """Raise an `InputError` if predictions cannot be written to the file `target`; "-" is standard output.
+
+    `source` is the input table, which is never overwritten. Other existing files need `overwrite=True`.
+    """
     if target == STDIN:
         return
     if get_extension(target, to_write=True) in TEXT and target.lower().endswith(".zst"):
@@ -227,7 +242,7 @@ def check_output(target: str, overwrite: bool, source: str = STDIN) -> None:
 
 
 def write_file(frame: pl.DataFrame, target: str) -> None:
-    """Write a polars frame in the format of the extension of `target`; "-" writes CSV to standard output."""
+    """Write a polars frame to the file `target`, in the format of its extension; "-" writes CSV to standard output."""
     if target == STDIN:
         sys.stdout.write(frame.write_csv())
         return

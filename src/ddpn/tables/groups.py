@@ -19,12 +19,28 @@ from ddpn.tables.row_hashes import hash_cells, hash_rows
 def label_groups(
     frame: pl.DataFrame, columns: Sequence[str], missing: Sequence[str], X: pl.DataFrame | None, join_near: bool = True
 ) -> np.ndarray | None:
-    """Label rows so that rows with equal values of the group columns share a label.
+    """Label rows by their group, so that rows of the same group have the same label.
 
-    Labels are hashes of the values, so they agree between tables. `missing` are the words for missing values. A row
-    with a missing value is a group of its own. If `columns` is the word "equal-inputs", rows with equal model inputs
-    `X` share a label. With `join_near`, rows whose numbers are nearly equal share a label as well. Return None if there
-    are no group columns, or if the table lacks one.
+    Rows with equal values of the group columns are a group. A row with a missing value is a group of its own. Labels
+    are hashes of the values, so the same group has the same label in other tables too.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        The table.
+    columns : sequence of str
+        The group columns. The single word "equal-inputs" instead makes groups of rows with equal model inputs.
+    missing : sequence of str
+        The words for missing values.
+    X : polars.DataFrame or None
+        The model inputs, needed for "equal-inputs".
+    join_near : bool
+        Whether rows whose numbers are nearly equal also belong to the same group.
+
+    Returns
+    -------
+    array of uint64, shape (rows,), or None
+        None if there are no group columns, or if the table lacks one.
     """
     if X is not None and is_grouped_by_inputs(columns, frame.columns):
         return label_equal_rows(X, join_near)
@@ -41,20 +57,20 @@ def label_groups(
 
 
 def label_equal_rows(X: pl.DataFrame, join_near: bool = True) -> np.ndarray:
-    """Label the rows of a polars frame so that rows with equal cells share a label.
+    """Label the rows of a polars frame, so that rows with equal cells have the same label.
 
-    The label is the hash of the cells. With `join_near`, nearly equal rows share a label as well, which is the smallest
-    of their hashes.
+    The label is a hash of the cells. With `join_near`, nearly equal rows also have the same label: the smallest of
+    their hashes.
     """
     labels = hash_rows([hash_cells(series) for series in X.iter_columns()], X.height)
     return _join_near_rows(X, labels) if join_near else labels
 
 
 def _join_near_rows(X: pl.DataFrame, labels: np.ndarray) -> np.ndarray:
-    """Give one label to rows whose continuous numbers are nearly equal and whose other cells are equal.
+    """Give the same label to rows whose continuous numbers are nearly equal and whose other cells are equal.
 
-    Nearly equal means far closer than chance explains. The common label is the smallest of the rows' labels. If no rows
-    are nearly equal, labels stay unchanged.
+    Numbers are nearly equal if they are far closer to each other than chance explains. The label of such rows is the
+    smallest of their `labels`. All other labels stay unchanged.
     """
     names = find_continuous_columns(X)
     clumps = find_clumps(scale_points(X, names)) if names else None
@@ -69,7 +85,7 @@ def _join_near_rows(X: pl.DataFrame, labels: np.ndarray) -> np.ndarray:
 
 
 def describe_missing_groups(frame: pl.DataFrame, columns: Sequence[str], missing: Sequence[str]) -> list[str]:
-    """Describe the missing values of group columns, in one sentence per column that has missing values."""
+    """Return a sentence about each group column that has missing values. `missing` are the words for missing values."""
     counts = {name: _to_clean_text(frame[name], missing).null_count() for name in columns if name in frame.columns}
     return [
         f"Column {name} is missing in {count:,} rows: each of these rows is treated as a group of its own."
@@ -79,16 +95,16 @@ def describe_missing_groups(frame: pl.DataFrame, columns: Sequence[str], missing
 
 
 def _to_clean_text(series: pl.Series, missing: Sequence[str]) -> pl.Series:
-    """Convert cells to text, with null for missing values."""
+    """Convert cells to text, with null for missing values. `missing` are the words for missing values."""
     cells = series.fill_nan(None) if series.dtype.is_float() else series
     return clean_text(cells.cast(pl.String), missing)
 
 
 def name_interval_groups(values: IntoSeries | ArrayLike, rows: int | None = None) -> np.ndarray:
-    """Name the group of each row, within which intervals are calibrated.
+    """Convert one value per row to names of the groups within which intervals are calibrated.
 
-    If `rows` is not None, there must be that many values. 1, 1.0 and "1" have the same name, and missing values are
-    named "missing".
+    1, 1.0 and "1" have the same name, and missing values are named "missing". An `InputError` is raised if there are
+    not `rows` values; None skips this check.
 
     >>> name_interval_groups([1, 2.0, None, "b"]).tolist()
     ['1', '2', 'missing', 'b']

@@ -1,4 +1,4 @@
-"""Detect what a column of a raw table holds, from its type and its cells."""
+"""Detect the kind of a column of a raw table (numbers, booleans, dates or categories) from its type and its cells."""
 
 import polars as pl
 
@@ -24,9 +24,16 @@ _MAX_LEVELS_FOR_DOUBT, _MAX_UNREAD_SHARE = 50, 0.01
 
 
 def detect_column(series: pl.Series, missing: tuple[str, ...], as_category: bool) -> TableColumn:
-    """Detect the kind of a column and the format of its cells.
+    """Detect the kind of a column and, for text, the format in which its numbers or dates are written.
 
-    `missing` are the words for missing values. With `as_category`, numbers and booleans become categories.
+    Parameters
+    ----------
+    series : polars.Series
+        The column.
+    missing : tuple of str
+        The words for missing values.
+    as_category : bool
+        Whether columns of numbers and booleans become categories.
     """
     dtype = series.dtype
     if dtype in (pl.Date, pl.Datetime):
@@ -48,7 +55,7 @@ def detect_column(series: pl.Series, missing: tuple[str, ...], as_category: bool
 
 
 def detect_dates(series: pl.Series) -> TableColumn | None:
-    """Return the format of the dates in a column, or None if the column does not hold dates."""
+    """Return a description of a column of dates or of text that spells dates; return None for any other column."""
     dtype = series.dtype
     if dtype in (pl.Date, pl.Datetime):
         return detect_column(series, MISSING, as_category=False)
@@ -61,9 +68,10 @@ def detect_dates(series: pl.Series) -> TableColumn | None:
 
 
 def _classify_category(cells: pl.Series, notes: tuple[str, ...] = ()) -> TableColumn:
-    """Describe a categorical column, in which 1.0 and 1 are the same level if leading zeros do not matter.
+    """Describe a categorical text column. Its kind is `NUMBER_CATEGORY` if some cells spell numbers.
 
-    `cells` are its cells without missing ones.
+    In a `NUMBER_CATEGORY`, 1.0 and 1 are the same level. Codes such as zip codes, in which leading zeros matter, become
+    a `CATEGORY` instead. `cells` are the cells that are not missing, and `notes` are copied to the result.
     """
     numbers = cells.filter(cells.cast(pl.Float64, strict=False).is_not_null())
     is_number = len(numbers) and not are_codes(cells)
@@ -71,7 +79,10 @@ def _classify_category(cells: pl.Series, notes: tuple[str, ...] = ()) -> TableCo
 
 
 def _detect_text_kind(text: pl.Series, cells: pl.Series) -> TableColumn:
-    """Detect the kind of a text column; `cells` are its cells without missing ones."""
+    """Detect the kind of a text column.
+
+    `text` has all cells of the column, after `clean_text`. `cells` has only those that do not look missing.
+    """
     if cells.is_empty() or are_codes(cells):
         return TableColumn(cells.name, Kind.CATEGORY)
     if cells[0].lower() in BOOLEAN_WORDS and cells.str.to_lowercase().is_in(BOOLEAN_WORDS).all():
@@ -113,9 +124,12 @@ def _detect_text_kind(text: pl.Series, cells: pl.Series) -> TableColumn:
 def _describe_unread_cells(
     text: pl.Series, cells: pl.Series, is_readable: pl.Series, kind_words: str
 ) -> tuple[str, ...]:
-    """Describe in a sentence the cells of a text column that are not read; return an empty tuple if there are none.
+    """Describe in a sentence which cells of a text column cannot be converted.
 
-    `is_readable` is a mask of the readable ones among `cells`, and `kind_words` says what they are, such as "numbers".
+    Return a tuple of this sentence, or an empty tuple if all cells can be converted.
+
+    `text` has all cells of the column. `cells` has only those that do not look missing, and the mask `is_readable` says
+    which of these can be converted to values that are called `kind_words`, such as "numbers".
     """
     present, count = text.drop_nulls(), int(is_readable.sum())
     lost = len(present) - count
@@ -131,6 +145,10 @@ def _describe_unread_cells(
 
 
 def _describe_number_text(text: pl.Series, cells: pl.Series, number_format: NumberFormat) -> tuple[str, ...]:
+    """Describe in sentences how the text of a column is read as numbers, as far as the user should know it.
+
+    `text` has all cells of the column, and `cells` has only those that do not look missing.
+    """
     notes = describe_number_format(text.name, number_format)
     open_ended = cells.filter(cells.str.contains(OPEN_ENDED))
     if len(open_ended):

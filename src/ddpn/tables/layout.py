@@ -1,4 +1,7 @@
-"""Where a table begins in a file, and how a title above its header is detected. This module does not import polars."""
+"""Where a table begins in a file, and how a title above its header is detected.
+
+This module does not import polars.
+"""
 
 import csv
 import re
@@ -41,11 +44,10 @@ WHOLE_FILE = Layout()
 
 
 def find_header(rows: Sequence[Sequence[str | None]]) -> int | None:
-    """Return the position of the header among the first rows of a file if there is a title above it, else None.
+    """Return the position of the header if there is a title above it; return None if the first row is the header.
 
-    The header is the first row with words in more than half of the columns. A title stands in a row above the header,
-    and begins in the same column or further left. A header whose first cell is empty, as above row numbers, is not a
-    title.
+    `rows` are the first rows of a file. The header is the first row with text in more than half of the columns. A row
+    above it is a title if it begins in the same column as the header or further left.
 
     >>> find_header([["Visits of 2024", None], [None, None], ["age", "visits"], ["31", "2"]])
     2
@@ -63,7 +65,10 @@ def find_header(rows: Sequence[Sequence[str | None]]) -> int | None:
 
 
 def refuse_title(rows: Sequence[Sequence[str | None]], name: str) -> None:
-    """Raise an `InputError` if the first rows of the file `name` are a title above a header."""
+    """Raise an `InputError` if a file begins with a title above the header.
+
+    `rows` are the first rows of the file, and `name` is its name in the error.
+    """
     header = find_header(rows)
     if header is not None:
         skip, keep = format_argument("skip_rows", header), format_argument("skip_rows", 0)
@@ -75,9 +80,10 @@ def refuse_title(rows: Sequence[Sequence[str | None]], name: str) -> None:
 
 
 def check_first_lines(content: bytes, separator: str | None, name: str) -> None:
-    """Raise an `InputError` if the text file `name` begins with a title above a header.
+    """Raise an `InputError` if a text file begins with a title above the header.
 
-    With `separator=None`, the separator is guessed.
+    `content` are the first bytes of the file, and `name` is its name in the error. With `separator=None`, the separator
+    of cells is guessed.
     """
     lines = content.decode(errors="replace").lstrip("\ufeff").splitlines()[:MAX_ROWS_ABOVE_HEADER]
     with suppress(csv.Error):  # a damaged line is reported where the whole table is read
@@ -88,5 +94,8 @@ def check_first_lines(content: bytes, separator: str | None, name: str) -> None:
 
 
 def _count_similar_rows(rows: Sequence[Sequence[str | None]]) -> int:
-    """Return how many rows have the most frequent number of cells; rows of one cell are not counted."""
+    """Return how many rows have the most frequent number of cells, where rows of one cell do not count.
+
+    A separator that fits the text gives the largest number.
+    """
     return max(Counter(len(row) for row in rows if len(row) > 1).values(), default=0)

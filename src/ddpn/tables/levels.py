@@ -1,7 +1,7 @@
-"""Canonical names of the levels of categories, the same for every type and spelling of a value.
+"""Canonical names of the levels of categories, which do not depend on the type or the spelling of a value.
 
-A level may arrive as 1, 1.0, True, "1" or " 1 ": from CSV, Parquet, pandas (whose integers become floats where a value
-is missing) or an array of objects. Fit and prediction must agree on its name.
+The same level may arrive as 1, 1.0, True, "1" or " 1 ", depending on whether it comes from CSV, Parquet, an array of
+objects, or pandas, where integers become floats if a value is missing. Fit and prediction must agree on its name.
 """
 
 import re
@@ -14,7 +14,9 @@ NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def canonical_level(value: object) -> str:
-    """Return the name of a level: integers without a decimal point, booleans in lower case, text without outer blanks.
+    """Return the name of a level.
+
+    Integers are named without a decimal point, booleans in lower case, and text without white space around it.
 
     >>> [canonical_level(value) for value in (1, 1.0, 0.5, True, " a ", "007", "1.0")]
     ['1', '1', '0.5', 'true', 'a', '007', '1.0']
@@ -35,7 +37,7 @@ def canonical_level(value: object) -> str:
 
 
 def canonical_number(value: object) -> str:
-    """Return the name of a level in a category of numbers, in which text such as "007" has the name of the number.
+    """Return the name of a level in a category of numbers. Text that spells a number has the same name as the number.
 
     >>> [canonical_number(value) for value in ("007", "7.0", 7, " 7", "x", True, "-0", "-07", "+0")]
     ['7', '7', '7', '7', 'x', '1', '0', '-7', '0']
@@ -55,7 +57,7 @@ def canonical_number(value: object) -> str:
 
 
 def have_numbers(levels: Iterable[str]) -> bool:
-    """Return True if at least one level is a number, and all levels that are numbers have their canonical spelling.
+    """Return True if at least one level is a number, and every level that is a number has its canonical name.
 
     >>> have_numbers(["1", "2.5", "A"]), have_numbers(["1", "007"]), have_numbers(["A"])
     (True, False, False)
@@ -65,10 +67,10 @@ def have_numbers(levels: Iterable[str]) -> bool:
 
 
 def parse_number_level(level: str) -> float | None:
-    """Convert the name of a level to a number; None if it is not a number."""
+    """Convert the name of a level to a number; return None if it does not spell a number."""
     return float(level) if NUMBER.fullmatch(level) else None
 
 
 def parse_boolean_level(level: str) -> float | None:
-    """Convert the name of a level to 1.0 for true and 0.0 for false; None for other names."""
+    """Convert the name of a level to 1.0 for true and 0.0 for false; return None for other names."""
     return {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(canonical_number(level).lower())

@@ -1,9 +1,11 @@
 """Find rows whose numbers are nearly equal: copies with tiny noise, or repeated measurements of one place.
 
-Rows are near if they are far closer to each other than the density of the table explains. The distance to the k-th
-neighbour measures the density around a row, and how the distance grows from the k-th to the 2k-th neighbour measures
-the dimension m of the points. In a cloud of points without clumps, a row then has a neighbour within a share s of the
-distance to its k-th neighbour with a probability of about (k - 1) s^m.
+Two rows are near if they are far closer to each other than the density of the table explains. Rows that are linked by
+such pairs are called a clump.
+
+The distance to the k-th neighbour measures the density around a row. How the distance grows from the k-th to the 2k-th
+neighbour measures the dimension m of the points. In a cloud of points without clumps, a row has a neighbour at less
+than s times the distance to its k-th neighbour with a probability of about (k - 1) s^m.
 """
 
 from collections.abc import Sequence
@@ -55,9 +57,9 @@ def find_continuous_columns(X: pl.DataFrame) -> list[str]:
 
 
 def scale_points(X: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
-    """Return columns of numbers as a matrix, each divided by its interquartile range. Shape: (rows, columns).
+    """Return columns of numbers as a matrix of points, in which each column is divided by its interquartile range.
 
-    Missing values get a distant position.
+    Missing values get a value far from all others. Shape: (rows, columns).
     """
     points = np.empty((X.height, len(names)))
     for column, name in enumerate(names):
@@ -71,7 +73,11 @@ def scale_points(X: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
 
 
 def find_clumps(points: np.ndarray) -> np.ndarray | None:
-    """Find clumps of near points; return the clump number of each point, or None if chance may explain the clumps."""
+    """Find clumps of points that are far closer to each other than chance explains.
+
+    `points` has shape (rows, columns). Return the number of each row's clump, where a single point is also a clump.
+    Return None if fewer than half of the points are near another one, so that chance may explain them.
+    """
     unique, inverse = np.unique(points, axis=0, return_inverse=True)
     if len(unique) < _MIN_POINTS:
         return None
@@ -84,9 +90,9 @@ def find_clumps(points: np.ndarray) -> np.ndarray | None:
 
 
 def _link_near_points(points: np.ndarray, k: int) -> np.ndarray | None:
-    """Connect near points to clumps; return the clump number of each point, or None if too few points are near others.
+    """Link near points to clumps, where the distance to the k-th neighbour measures the density around a point.
 
-    The distance to the `k`-th nearest neighbour measures the density around a point.
+    Return the clump number of each point. Return None if too few points are near another one.
     """
     from scipy.sparse import coo_matrix  # slow to import
     from scipy.sparse.csgraph import connected_components
@@ -108,10 +114,25 @@ def _link_near_points(points: np.ndarray, k: int) -> np.ndarray | None:
 
 
 def _measure_neighbours(tree: "KDTree", points: np.ndarray, k: int) -> tuple[np.ndarray, float, np.ndarray]:
-    """Measure the distances of points to their nearest neighbours in a tree that contains the points.
+    """Measure the distances from points to their nearest neighbours, relative to the distance to the `k`-th neighbour.
 
-    Return three things: the distances, relative to the distance of the `k`-th nearest neighbour; the largest relative
-    distance that counts as near; and the positions of the neighbours.
+    Parameters
+    ----------
+    tree : KDTree
+        A tree of all points, in which neighbours are searched.
+    points : array, shape (points, columns)
+        Points of the tree.
+    k : int
+        The neighbour whose distance measures the density.
+
+    Returns
+    -------
+    ratios : array, shape (points, neighbours)
+        The relative distance to each of the nearest neighbours.
+    share : float
+        The largest relative distance at which a neighbour is near rather than close by chance.
+    positions : array of int, shape (points, neighbours)
+        The positions of these neighbours in the tree.
     """
     linked = min(k, _NEIGHBOURS)
     numbers = [*range(2, linked + 2), k + 1, min(2 * k + 1, tree.n)]  # the first is the point
@@ -124,10 +145,10 @@ def _measure_neighbours(tree: "KDTree", points: np.ndarray, k: int) -> tuple[np.
 
 
 def _widen_to_gap(ratios: np.ndarray, share: float) -> float:
-    """Increase the relative distance `share` that counts as near until it lies in the gap around clumps.
+    """Increase the relative distance up to which neighbours count as near, so that it lies in the gap around clumps.
 
-    That is the distance at which a further increase adds the fewest neighbours. `ratios` has the relative distances of
-    all points to their neighbours.
+    In this gap, a further increase adds the fewest neighbours. `ratios` has the relative distances of all points to
+    their neighbours, and `share` is the relative distance to begin with.
     """
     shares = share * _GAP_STEP ** np.arange(max(3, 1 + int(np.log(_MAX_GAP / share) / np.log(_GAP_STEP))))
     numbers = np.array([(ratios <= candidate).mean() for candidate in shares])
@@ -144,11 +165,11 @@ _MIN_TOGETHER, _NEAR_RANKS, _NEAR_SHARE = 0.15, 5, 0.005
 
 
 def find_columns_with_near_rows(X: pl.DataFrame) -> list[tuple[str, ...]]:
-    """Return sets of continuous columns in which rows may be near each other, to search them for groups of rows.
+    """Return sets of continuous columns in which the rows of a group may be near each other.
 
-    In such a set, rows that are adjacent when sorted by one column are mostly near in the other columns as well, as for
-    longitude and latitude, or smooth functions of each other. The last set has all continuous columns: copies of a row
-    with more noise have other neighbours in every single column, but are near in all of them together.
+    The columns of a set repeat together, such as longitude and latitude: rows that are adjacent when sorted by one
+    column are often near in the others as well. The last set has all continuous columns, for noisy copies of rows: such
+    copies have other neighbours in every single column, but are near in all columns together.
     """
     names = find_continuous_columns(X)[:_MAX_COLUMNS]
     if len(names) < 2:
@@ -171,7 +192,10 @@ def find_columns_with_near_rows(X: pl.DataFrame) -> list[tuple[str, ...]]:
 
 
 def choose_near_rows(X: pl.DataFrame, column: str, rows: int = _MAX_ROWS) -> np.ndarray:
-    """Return positions of at most `rows` rows with the middle values of a column, which keeps near rows together."""
+    """Choose at most `rows` rows that are adjacent when sorted by a column, from the middle of the order.
+
+    Unlike a random sample, they keep near rows together. Return their positions.
+    """
     if X.height <= rows:
         return np.arange(X.height)
     first = (X.height - rows) // 2

@@ -31,11 +31,19 @@ _MIN_LEADING_ZERO_SHARE = 0.05
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How numbers are written in a text column: the decimal sign and the unit.
+    """How numbers are written in a text column.
 
-    `decimal` is "" if the column was not text in fit; the format of later text is then guessed again. `ambiguous` is an
-    example such as "1,234" if no cell of the column shows whether its comma is a decimal sign, and "" otherwise.
-    `integers` is True if all values in fit were integers: the point in 31.287 is then a thousands separator.
+    Attributes
+    ----------
+    decimal : str
+        The decimal sign, "." or ",". If it is "", because the column was not text in fit, the format of new text is
+        guessed from that text.
+    unit : str
+        The unit or currency before or after the numbers, such as "kg"; "" if there is none.
+    ambiguous : str
+        An example such as "1,234" if no cell shows whether the comma is a decimal sign; otherwise "".
+    integers : bool
+        True if all values in fit were integers. The point in 31.287 is then a thousands separator.
     """
 
     decimal: str = ""
@@ -49,9 +57,9 @@ PLAIN = NumberFormat(".")
 
 
 def _build_number_pattern(decimal: str, unit: str) -> str:
-    """Return the regular expression of a cell that holds a number, which may be signed or in brackets.
+    """Return the regular expression that matches cells with a number, which may have a sign or be in brackets.
 
-    `decimal` is the decimal sign, and `unit` is a pattern of the unit before or after the number.
+    `decimal` is the decimal sign, "." or ",". `unit` is the regular expression of the unit; "" means none.
     """
     before, after = (rf"(?:{unit}\s*)?", rf"(?:\s*{unit})?") if unit else ("", "")
     number = _DIGITS[decimal] + _EXPONENT
@@ -62,7 +70,9 @@ def _build_number_pattern(decimal: str, unit: str) -> str:
 
 
 def parse_numbers(text: pl.Series, number_format: NumberFormat) -> pl.Series:
-    """Convert cleaned text to float64; cells that are not finite numbers in this format become null.
+    """Convert text to float64; cells that are not finite numbers in this format become null.
+
+    `text` is a result of `clean_text`. Numbers in brackets are negative, and a final plus is ignored.
 
     >>> parse_numbers(pl.Series(["1,234", "(5)", "3 kg", "4 lb"]), NumberFormat(".", unit="kg")).to_list()
     [1234.0, -5.0, 3.0, None]
@@ -96,14 +106,17 @@ def _parse_formatted_numbers(text: pl.Series, number_format: NumberFormat) -> pl
 
 
 def _to_ascii(text: pl.Series) -> pl.Series:
-    """Replace typographic blanks and minus signs by ASCII characters."""
+    """Replace typographic spaces and minus signs by ASCII characters."""
     if not text.str.contains(_BLANKS).any():
         return text
     return text.str.replace_all("\u2212", "-", literal=True).str.replace_all(_BLANKS, " ")
 
 
 def find_number_format(text: pl.Series) -> NumberFormat | None:
-    """Return the number format that fits most cells of cleaned text, or None if few cells look like numbers."""
+    """Return the number format that fits most cells of a text column; return None if few cells look like numbers.
+
+    `text` is a result of `clean_text`.
+    """
     cells = text.drop_nulls()
     if cells.is_empty() or not cells.cast(pl.Float64, strict=False).null_count():
         return PLAIN
@@ -128,7 +141,10 @@ def _guess_number_format(cells: pl.Series) -> NumberFormat | None:
 
 
 def describe_number_format(name: str, number_format: NumberFormat) -> tuple[str, ...]:
-    """Describe in a sentence the assumptions made to read the numbers of the column `name`, if there are any."""
+    """Describe in a sentence which assumptions were made to read the numbers of a column.
+
+    Return a tuple of this sentence, or an empty tuple if there were none. `name` is the name of the column.
+    """
     if number_format.ambiguous:
         meaning = "a decimal comma" if number_format.decimal == "," else "a thousands separator"
         return (f"Column {name}: the comma in values such as {number_format.ambiguous!r} is read as {meaning}.",)
@@ -138,7 +154,9 @@ def describe_number_format(name: str, number_format: NumberFormat) -> tuple[str,
 
 
 def has_grouped_points(text: pl.Series) -> bool:
-    """Return True if cleaned text holds only integers, some of them with points as thousands separators.
+    """Return True if all cells are integers, and some have points as thousands separators.
+
+    `text` is a result of `clean_text`.
 
     >>> has_grouped_points(pl.Series(["31.287", "-4", None])), has_grouped_points(pl.Series(["31.287", "4.5"]))
     (True, False)
@@ -149,7 +167,10 @@ def has_grouped_points(text: pl.Series) -> bool:
 
 
 def are_codes(text: pl.Series) -> bool:
-    """Return True if cleaned text holds codes such as zip codes, in which leading zeros matter: 007 is not 7."""
+    """Return True if the cells are codes in which leading zeros matter, such as zip codes: 007 is not 7.
+
+    `text` is a result of `clean_text`.
+    """
     zeros = text.str.contains("^0[0-9]+$").fill_null(False)
     if not zeros.any():
         return False

@@ -35,7 +35,7 @@ _DERIVE_NUMBERS = "Derive numbers from it, such as the month or the days since a
 
 
 def read_table(X: TableLike, estimator: type[BaseEstimator] = BaseEstimator) -> ColumnTable:
-    """Convert the table of a fit, and detect the kinds of its columns from their types or cells.
+    """Convert a table that is passed to `fit`, and detect the kinds of its columns from their types or cells.
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ class Model(BaseEstimator):
 
 
 def read_later_table(X: TableLike, names: Sequence[str], is_named: bool) -> ColumnTable:
-    """Convert a table that is passed after fit, with its columns in the order of `names`.
+    """Convert a table that is passed after fit, for example to `predict`, and put its columns in the order of `names`.
 
-    The kinds of the columns are detected from the cells of this table. `is_named` is False if the names are x0, x1, ...
-    because the table of the fit had none.
+    The kinds of the columns are detected from the cells of this table. `is_named` is False if the table of the fit had
+    no column names, so that `names` are x0, x1, ...
     """
     labels = get_row_labels(X)
     with label_row_errors(labels):
@@ -80,7 +80,11 @@ def set_names(estimator: BaseEstimator, names: Sequence[str], is_named: bool) ->
 
 
 def _read(reader: BaseEstimator, X: TableLike, is_first: bool) -> ColumnTable:
-    """Convert a table. If it is the first table (that of a fit), set the reader's column names, else check them."""
+    """Convert a table to a `ColumnTable`.
+
+    If `is_first` is True, this is the table of the fit, whose column names are set on the estimator `reader`. Otherwise
+    they are compared with those of the reader.
+    """
     labels = get_row_labels(X)
     with label_row_errors(labels):
         columns = _read_columns(reader, X, is_first)
@@ -90,11 +94,13 @@ def _read(reader: BaseEstimator, X: TableLike, is_first: bool) -> ColumnTable:
 
 
 def _detect_number_levels(column: Column) -> Column:
+    """Make a column a `NUMBER_CATEGORY` if its levels are numbers (see `have_numbers`); else return it unchanged."""
     is_numeric = column.is_category and have_numbers(column.levels)
     return column._replace(kind=Kind.NUMBER_CATEGORY) if is_numeric else column
 
 
 def _read_columns(reader: BaseEstimator, X: TableLike, is_first: bool) -> list[Column]:
+    """Convert a table of any type to columns. `reader` and `is_first` are as for `_read`."""
     frame = _to_frame(X)
     if frame is not None:
         return _read_frame(reader, frame, is_first)
@@ -112,7 +118,7 @@ def _read_columns(reader: BaseEstimator, X: TableLike, is_first: bool) -> list[C
 
 
 def _read_few_rows(names: Sequence[str], X: TableLike) -> list[Column] | None:
-    """Convert a data frame of a few rows cell by cell; return None for longer tables and for other column names.
+    """Convert a data frame of a few rows cell by cell; return None if it is longer or its columns are not `names`.
 
     For one row, a conversion by the data frame library takes longer than all other steps of a prediction.
     """
@@ -132,7 +138,10 @@ def _read_few_rows(names: Sequence[str], X: TableLike) -> list[Column] | None:
 
 
 def _extract_few_cells(X: Any) -> tuple[list[str], list[Kind], list[list[object]]] | None:
-    """Return names, kinds and cells of the columns of a short frame; None for other tables and unsupported types."""
+    """Return the names, kinds and cells of the columns of a data frame of a few rows.
+
+    Return None for other tables, and if a column has an unsupported type.
+    """
     library = type(X).__module__.partition(".")[0]
     if (
         library not in ("polars", "pandas")
@@ -150,7 +159,7 @@ def _extract_few_cells(X: Any) -> tuple[list[str], list[Kind], list[list[object]
 
 
 def _is_absent(cell: object) -> bool:
-    """Return True if a cell is None, NaN, or the NA of pandas, which cannot be compared."""
+    """Return True if a cell is None, NaN or pandas' NA. The latter cannot be compared with a value."""
     return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)
 
 
@@ -204,9 +213,9 @@ def _reorder_columns(frame: nw.DataFrame[IntoDataFrame], names: list[str]) -> nw
 
 
 def check_names(names: Sequence[str], fitted: Sequence[str]) -> None:
-    """Raise an `InputError` unless a table has the columns of the fit, in any order.
+    """Raise an `InputError` unless a table has exactly the columns of the fit, in any order.
 
-    `names` are the columns of the table, and `fitted` those of the fit.
+    `names` are the columns of the table, and `fitted` are the columns of the fit.
     """
     missing, extra = set(fitted) - set(names), set(names) - set(fitted)
     if missing or extra:
@@ -244,7 +253,7 @@ def _read_series(name: str, series: nw.Series[IntoSeries]) -> Column:
 def _read_text(name: str, series: nw.Series[IntoSeries]) -> Column:
     """Convert a text series to a categorical column.
 
-    This uses methods of the data frame library, because a loop in Python over a million rows is slow.
+    Only methods of the data frame library are used, because a loop in Python over a million rows is slow.
     """
     present = series.drop_nulls()
     levels = present.unique(maintain_order=True).to_list()
@@ -257,14 +266,17 @@ def _read_text(name: str, series: nw.Series[IntoSeries]) -> Column:
 
 
 def name_levels(levels: Iterable[object], name_level: Callable[[object], str]) -> tuple[np.ndarray, Levels]:
-    """Name each value by `name_level`; return the positions of these names among the distinct names, and the latter."""
+    """Name each value by `name_level`, such as `canonical_level`. Several values may have the same name.
+
+    Return two things: the position of each value's name among the distinct names, and the distinct names.
+    """
     index: dict[str, int] = {}
     positions = [index.setdefault(name_level(level), len(index)) for level in levels]
     return np.array(positions, dtype=np.int64), Levels(index)
 
 
 def _read_cells(name: str, cells: np.ndarray) -> Column:
-    """Convert a column of a NumPy array by its dtype or, for objects, by the types of its values."""
+    """Convert a column of a NumPy array by its dtype or, if it holds Python objects, by the types of its values."""
     if cells.dtype.kind == "b":
         return Column(name, Kind.BOOLEAN, cells.astype(np.float64))
     if cells.dtype.kind == "S":
@@ -297,6 +309,7 @@ def _read_cells(name: str, cells: np.ndarray) -> Column:
 
 
 def _make_number_column(name: str, values: np.ndarray) -> Column:
+    """Make a column of numbers; raise a `RowError` if some numbers are infinite."""
     bad = np.isinf(values)
     if bad.any():
         got = f"{values[bad][0]} in column {name!r}"
@@ -305,4 +318,5 @@ def _make_number_column(name: str, values: np.ndarray) -> Column:
 
 
 def _make_type_error(name: str, content: str, remedy: str) -> InputError:
+    """Make the error about a column `name` with unsupported values. `content` is what it holds, such as "lists"."""
     return InputError(f"X must hold numbers, booleans or text, got {content} in column {name!r}. {remedy}")

@@ -31,11 +31,27 @@ _MAX_SENTENCES = 20
 class Roles:
     """The role of each column of a table, decided in fit and saved with the model.
 
-    `target`, `exposure` and `weight` name columns. `columns` describes the features and the columns that are left out.
-    `missing` are the words for missing values, and `formats` the number formats of columns that are not features.
-    `groups` is the column of groups within which intervals are calibrated, and `upper` the column of upper bounds; both
-    may also be features. `censored` is the column that marks right-censored counts. `group` are the columns that say
-    which rows belong together; predictions do not need them. `target` is None if the model was saved in Python.
+    Attributes
+    ----------
+    target : str or None
+        The column of counts. None if the model was saved in Python, where the counts are not a column of X.
+    exposure, weight : str or None
+        The columns of exposures and of row weights.
+    columns : tuple of TableColumn
+        The features, and the columns that the model does not use.
+    missing : tuple of str
+        The words for missing values.
+    formats : dict
+        The number formats of columns that are not features, by name.
+    groups : str or None
+        The column of groups within which intervals are calibrated. It may also be a feature.
+    upper : str or None
+        The column of upper bounds of the counts. It may also be a feature.
+    censored : str or None
+        The column that marks right-censored counts.
+    group : tuple of str
+        The columns that say which rows belong together, so that a split does not divide them. Predictions do not need
+        them.
     """
 
     target: str | None
@@ -51,21 +67,28 @@ class Roles:
 
     @property
     def features(self) -> list[TableColumn]:
+        """The columns that the model uses as features."""
         return [column for column in self.columns if not column.left_out]
 
     @property
     def dates(self) -> DateColumns:
-        """The features that are dates."""
+        """The features that hold dates."""
         return DateColumns(tuple(column for column in self.features if column.kind == Kind.DATE))
 
     @property
     def as_text(self) -> list[str]:
-        """The features to read as text, because 007 is not 7 in a category, and 1.234 may be 1234 among integers."""
+        """The names of the features that must be read from files as text.
+
+        These are categories, in which 007 is not 7, and columns of integers, in which 1.234 may mean 1234.
+        """
         return [column.name for column in self.features if column.kind.is_category or column.number.integers]
 
     @property
     def identifier(self) -> str | None:
-        """The column that identifies rows in reports: one named "id", or one that was dropped as an identifier."""
+        """The name of the column that identifies rows in reports, or None.
+
+        It is a column named "id" or, if there is none, the first column that was left out because it identifies rows.
+        """
         identifiers = [column.name for column in self.columns if column.left_out.endswith(("ids", "row numbers"))]
         named = [column.name for column in self.columns if column.name.lower() == "id"]
         return next(iter([*named, *identifiers]), None)
@@ -85,10 +108,10 @@ class Roles:
     # Reading a table by its roles -------------------------------------------------------------------------------------
 
     def parse(self, frame: pl.DataFrame, report: Callable[[str], None] | None = None) -> ColumnTable:
-        """Convert the features of a table, each to the kind it had in fit, and ignore all other columns.
+        """Convert the features of a table, each to the kind it had in fit. All other columns are ignored.
 
-        Unreadable cells become missing. `report` is called with a sentence about each column that has such cells; by
-        default, the sentence is shown as a warning.
+        Unreadable cells become missing. `report` is called with a sentence about each column that has such cells. If it
+        is None, each sentence is shown as a warning.
         """
         present = set(frame.columns)
         columns, sentences = list[Column](), list[str]()
@@ -108,7 +131,10 @@ class Roles:
         return ColumnTable(columns)
 
     def parse_times(self, frame: pl.DataFrame, name: str | None) -> pl.DataFrame:
-        """Return the table with its time column `name` converted to datetimes or numbers, if that column is text."""
+        """Return the table with its time column `name` converted to datetimes or numbers.
+
+        The table is returned unchanged if `name` is None, or if the column is not text.
+        """
         if name is None:
             return frame
         column = next(
@@ -126,15 +152,26 @@ class Roles:
         counts: CountRange | None = None,
         rows_before: int | None = None,
     ) -> CountRows:
-        """Read the features, counts, weights and exposures of all rows with a target. Row numbers become their labels.
+        """Read the features, counts, weights and exposures of all rows with a target.
 
-        If the table has no weight column, every row has weight 1. Without a censoring column, no count is censored, and
-        without group columns there are no groups. `fractional` ("error" or "round") applies to counts that are not
-        integers. `counts` is the range of possible counts. For a block of a file, `rows_before` is the number of rows
-        before the block, so that row numbers are those of the file.
+        Rows without a target are left out. The rows are labelled by their row numbers, from 1 on. Weights, censoring
+        marks and groups are optional: if the table lacks these columns, the rows have none.
 
-        Unreadable cells become missing. `report` is called with a sentence about each column that has such cells; by
-        default, the sentence is shown as a warning.
+        Parameters
+        ----------
+        frame : polars.DataFrame
+            The table, or a block of it.
+        fractional : {"error", "round"}
+            Whether counts that are not integers raise an error or are rounded.
+        report : callable, optional
+            Called with a sentence about each column with unreadable cells, which become missing. Default: show a
+            warning.
+        counts : CountRange, optional
+            The range of possible counts. Default: every count up to the upper bound of its row, if there are such
+            bounds.
+        rows_before : int, optional
+            For a block: the number of rows before it in its file, so that row numbers are those of the file. The
+            weights of a block may all be 0.
         """
         if self.target is None:
             raise InputError("The model was saved in Python and does not know its target. Name it with `target`.")
@@ -169,9 +206,10 @@ class Roles:
     def label_groups(
         self, frame: pl.DataFrame, X: ColumnTable | None = None, join_near: bool = True
     ) -> np.ndarray | None:
-        """Label each row's group, as `ddpn.tables.groups.label_groups` does; None if there are no groups.
+        """Label the group of each row; return None if the model has no group columns.
 
-        `X` is the result of `parse`. Without it, the table is parsed if labels depend on the features.
+        `ddpn.tables.groups.label_groups` describes the labels and `join_near`. Groups of rows with equal inputs depend
+        on the features `X`, which are the result of `parse`. If `X` is None, the table is parsed when they are needed.
         """
         inputs = None
         if is_grouped_by_inputs(self.group, frame.columns):
@@ -181,18 +219,21 @@ class Roles:
     def find_rows_with_target(self, frame: pl.DataFrame, rows_before: int = 0) -> np.ndarray:
         """Return a mask of the rows that have a target.
 
-        `rows_before` is the number of rows before this table in its file, for row numbers in errors.
+        `rows_before` is the number of rows before this table in its file. It is added to row numbers in errors.
         """
         name = check_column(str(self.target), frame.columns, "target", InputError)
         return ~np.isnan(self._read_numbers(frame, name, "target", rows_before + np.arange(1, frame.height + 1)))
 
     def describe_rows_without_target(self, rows: int) -> list[str]:
-        """Return a list with a sentence that `rows` rows without a target were left out; empty if `rows` is 0."""
+        """Describe in a sentence that `rows` rows were left out because they have no target.
+
+        Return a list of this sentence, or an empty list if `rows` is 0.
+        """
         were = "1 row {} was" if rows == 1 else f"{rows:,} rows {{}} were"
         return [f"{were.format(f'without a value of {self.target!r}')} left out."] if rows else []
 
     def read_interval_groups(self, frame: pl.DataFrame) -> np.ndarray | None:
-        """Return the name of each row's interval group, or None if intervals are not calibrated by group."""
+        """Return the name of each row's group for the calibration of intervals, or None if there are no such groups."""
         if self.groups is None:
             return None
         return name_interval_groups(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
@@ -200,21 +241,21 @@ class Roles:
     def read_exposure(self, frame: pl.DataFrame, rows_before: int = 0) -> np.ndarray | None:
         """Return the exposure of each row, or None if the model has no exposure.
 
-        `rows_before` is the number of rows before this table in its file, for row numbers in errors.
+        `rows_before` is the number of rows before this table in its file. It is added to row numbers in errors.
         """
         return self._read_vector(frame, "exposure", rows_before + np.arange(1, frame.height + 1))
 
     def read_upper(self, frame: pl.DataFrame, rows_before: int = 0) -> np.ndarray | None:
-        """Return the upper bound of each row, or None if the model has none.
+        """Return the upper bound of each row's count, or None if the model has no such bounds.
 
-        `rows_before` is the number of rows before this table in its file, for row numbers in errors.
+        `rows_before` is the number of rows before this table in its file. It is added to row numbers in errors.
         """
         return self._read_vector(frame, "upper", rows_before + np.arange(1, frame.height + 1))
 
     def _read_censored(self, frame: pl.DataFrame, labels: np.ndarray) -> np.ndarray | None:
         """Return a mask of the right-censored counts, or None if the table has no censoring column.
 
-        Errors list rows by `labels`.
+        `labels` are the labels of the rows in errors.
         """
         if self.censored is None or self.censored not in frame.columns:
             return None
@@ -228,9 +269,10 @@ class Roles:
     def _read_vector(
         self, frame: pl.DataFrame, role: str, labels: np.ndarray, allow_all_zero: bool = False
     ) -> np.ndarray | None:
-        """Return the column of a role, such as "weight", as validated numbers; None if no column has the role.
+        """Return the column that has a role, such as "weight", as validated numbers; None if no column has the role.
 
-        All numbers may be 0 only if `allow_all_zero` is True or the role is "upper". Errors list rows by `labels`.
+        `labels` are the labels of the rows in errors. If all numbers are 0, an error is raised, unless `allow_all_zero`
+        is True or the role is "upper".
         """
         column, argument = getattr(self, role), _ARGUMENTS.get(role, role)
         if column is None:
@@ -249,7 +291,8 @@ class Roles:
     def _read_numbers(self, frame: pl.DataFrame, name: str, role: str, labels: np.ndarray) -> np.ndarray:
         """Return the column `name` as float64, with NaN for missing values.
 
-        Cells that are not numbers raise an `InputError`, which mentions the column's `role` and lists rows by `labels`.
+        Cells that are not numbers raise an `InputError`. It mentions the role of the column, and lists rows by
+        `labels`.
         """
         series, argument = frame[name], Argument(role, name)
         if series.dtype.is_float():
@@ -268,9 +311,9 @@ class Roles:
 
 
 def report_all(sentences: list[str], report: Callable[[str], None] | None) -> None:
-    """Report sentences about columns one by one; after the first 20, only report how many more there are.
+    """Report sentences about columns one by one. After 20 sentences, only the number of further columns is reported.
 
-    Without `report`, sentences are shown as warnings.
+    `report` is called with each sentence. If it is None, sentences are shown as warnings.
     """
     unreported = len(sentences) - _MAX_SENTENCES
     if unreported > 0:

@@ -2,18 +2,19 @@
 
 A table of up to `MAX_ROWS` rows is used whole. From a larger table, `MAX_ROWS` rows are drawn:
 
-- **In proportion to their weights**, so that a drawn row stands for the same sum of weights as any other; a row that
-  weighs more than that is always drawn and keeps its weight. The sum of weights stays that of all rows. Rows of weight
-  0 are never drawn.
-- **Spread over the counts**: rows are ordered by their count and drawn at equal distances, so that every count, rare
-  events included, has the share in the draw that it has in the table, up to one row.
-- **Spread over the table**: among rows with the same count, each twentieth of the table has its share, so that no time
-  is left out. Within these parts, the order is random, so that no pattern of the table can coincide with the distances.
-- **Rows, not groups**: all groups are represented, by fewer rows each, which says more about new groups than fewer
-  groups with all of their rows.
+- **In proportion to their weights**: all drawn rows get the same weight, such that the sum of weights stays that of all
+  rows. A row with a larger weight than this is always drawn and keeps its weight. Rows of weight 0 are never drawn.
+- **Spread over the counts**: rows are sorted by their count and drawn at equal distances. So every count, rare events
+  included, has the same share of the drawn rows as of the table, up to one row.
+- **Spread over the table**: among rows with the same count, rows are drawn from each twentieth of the table in
+  proportion to its size, so that no period is left out. Within a twentieth, the order is random, so that no pattern in
+  the table can coincide with the equal distances.
+- **Rows, not groups**: fewer rows of each group are drawn, rather than all rows of fewer groups, because many groups
+  say more about new groups.
 
-The seed is fixed, so the same table gives the same rows. The scores of a draw vary less than scores of independently
-drawn rows, so standard errors computed from the drawn rows are never too small (tests/soundness/test_row_draw.py).
+The seed is fixed, so the same table gives the same rows. The mean score of the drawn rows varies less than that of
+independently drawn rows. So standard errors computed from the drawn rows are never too small
+(tests/soundness/test_row_draw.py).
 """
 
 from dataclasses import dataclass
@@ -37,13 +38,13 @@ _TABLE_PARTS = 20
 
 @dataclass(frozen=True, eq=False)
 class RowDraw:
-    """Rows that were drawn from a table, or all of its rows if it is small.
+    """Rows that were drawn from a table, or all of its rows with a weight above 0 if they are few.
 
     Attributes
     ----------
-    positions : array of int, shape (rows,)
+    positions : array of int, shape (drawn rows,)
         Row positions in the table, in ascending order.
-    weight : array of float, shape (rows,), or None
+    weight : array of float, shape (drawn rows,), or None
         Weights of the drawn rows, scaled so that they sum to the total weight of the table. None if the table has no
         weights.
     total : int
@@ -58,12 +59,12 @@ class RowDraw:
         return len(self.positions)
 
     def take(self, sample: CountRows) -> CountRows:
-        """Return the drawn rows, with the weights of the draw.
+        """Return the drawn rows of `sample`, with the weights of the draw.
 
         Parameters
         ----------
         sample : CountRows
-            All rows.
+            All rows of the table.
         """
         return sample.rows(self.positions).replace(weight=self.weight)
 
@@ -84,10 +85,10 @@ def draw_rows(
         The number of rows of the table.
     max_rows : int or None
         The largest number of rows to draw. None uses all rows.
-    y : array, optional
-        The counts.
-    weight : array, optional
-        The weights.
+    y : array, shape (rows,), optional
+        The counts. Without them, rows are spread over the table only.
+    weight : array, shape (rows,), optional
+        The weights. Default: equal weights.
     seed : int
         Seed of the draw.
 
@@ -118,9 +119,9 @@ def draw_rows(
 
 
 def _find_certain_rows(weight: np.ndarray, n_draws: int) -> tuple[np.ndarray, float]:
-    """Find the rows whose weight is so large that they are always drawn, among `n_draws` rows.
+    """Find the rows whose weight is so large that they are always drawn, if `n_draws` rows are drawn.
 
-    Return a mask of these rows, and the weight that each other drawn row stands for.
+    Return a mask of these rows, and the weight that every other drawn row gets.
     """
     is_certain = np.zeros(len(weight), dtype=bool)
     while True:
@@ -132,7 +133,7 @@ def _find_certain_rows(weight: np.ndarray, n_draws: int) -> tuple[np.ndarray, fl
 
 
 def draw_sample(sample: CountRows, max_rows: int | None = MAX_ROWS, seed: int = SEED) -> RowDraw:
-    """Draw rows in proportion to their weights, spread over their counts. See `draw_rows`.
+    """Draw rows of `sample` in proportion to their weights, spread over their counts. See `draw_rows`.
 
     Parameters
     ----------
@@ -145,7 +146,7 @@ def draw_sample(sample: CountRows, max_rows: int | None = MAX_ROWS, seed: int = 
 
 
 def describe_draw(start: str, rows: int, total: int) -> str:
-    """Describe in a sentence how many rows were drawn at random; return "" if all rows are used.
+    """Describe in a sentence that `rows` of `total` rows were drawn at random; return "" if all rows are used.
 
     The sentence begins with `start`.
 
@@ -158,7 +159,7 @@ def describe_draw(start: str, rows: int, total: int) -> str:
 
 
 def format_drawn_rows(rows: int, total: int, noun: str = "row") -> str:
-    """Format the number of drawn rows and of all rows as a phrase.
+    """Format the number of drawn rows and the number of all rows as a phrase.
 
     >>> format_drawn_rows(20_000, 100_000, "test row"), format_drawn_rows(500, 500)
     ('20,000 of 100,000 test rows, drawn at random (seed 0)', '500 rows')
@@ -178,7 +179,10 @@ def draw_to_json(rows: int, total: int) -> JsonObject:
 
 
 def check_max_rows(value: object) -> int | None:
-    """Validate the largest number of rows to draw, None for all rows; raise a `ConfigError` for other values."""
+    """Validate the largest number of rows to draw, and return it. None means all rows.
+
+    Other values raise a `ConfigError`.
+    """
     return None if value is None else check_integer("max_rows", value, MIN_MAX_ROWS)
 
 

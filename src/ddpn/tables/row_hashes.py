@@ -15,9 +15,10 @@ MISSING_TEXT = "\0"
 
 
 def hash_rows(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    """Combine the hashes of cells, one array per column, into a hash per row. Shape: (rows,), uint64.
+    """Combine the hashes of cells into one hash per row. Shape: (rows,), uint64.
 
-    The result depends on the order of the columns.
+    `columns` has the hashes of the cells of each column, and `rows` is the number of rows. The result depends on the
+    order of the columns.
     """
     hashes = np.zeros(rows, dtype=np.uint64)
     for codes in columns:
@@ -26,7 +27,10 @@ def hash_rows(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
 
 
 def hash_cells(series: pl.Series) -> np.ndarray:
-    """Return a hash of each cell of a column of text, numbers or booleans. Numbers are rounded to float32 first."""
+    """Return a hash of each cell of a polars column of text, numbers or booleans.
+
+    Numbers are rounded to float32 first.
+    """
     if series.dtype.is_numeric() or str(series.dtype) == "Boolean":
         return hash_numbers(series.cast(float).to_numpy().astype(np.float64))
     text = series.fill_null(MISSING_TEXT)
@@ -36,14 +40,14 @@ def hash_cells(series: pl.Series) -> np.ndarray:
 
 
 def hash_column(column: Column) -> np.ndarray:
-    """Return a hash of each cell of a `Column`, as `hash_cells` does for a polars series."""
+    """Return a hash of each cell of a `Column`, which is the same as that of `hash_cells` for a polars series."""
     if not column.is_category:
         return hash_numbers(column.values)
-    return column.map_names(hash_texts, hash_texts, hash_texts([MISSING_TEXT])[0])
+    return column.compute_per_level(hash_texts, hash_texts, hash_texts([MISSING_TEXT])[0])
 
 
 def hash_texts(levels: Sequence[str]) -> np.ndarray:
-    """Hash each text to 64 bits, which identify the text without storing it."""
+    """Return a hash of 64 bits of each text, so that texts can be compared without being stored."""
     digests = b"".join(
         hashlib.blake2b(level.encode(errors="surrogatepass"), digest_size=8).digest() for level in levels
     )
@@ -59,6 +63,7 @@ def hash_numbers(values: np.ndarray) -> np.ndarray:
 
 
 def _mix_bits(codes: np.ndarray) -> np.ndarray:
+    """Mix the bits of 64-bit integers as splitmix64 does, so that similar integers get unrelated hashes."""
     codes = (codes ^ (codes >> np.uint64(30))) * _MIX_1
     codes = (codes ^ (codes >> np.uint64(27))) * _MIX_2
     return codes ^ (codes >> np.uint64(31))

@@ -16,16 +16,16 @@ from ddpn.tables.reading import check_names, name_levels, read_later_table, set_
 
 @dataclass(frozen=True)
 class Schema:
-    """The names and kinds of the columns in fit, to which new tables are converted.
+    """The names and kinds of the columns in fit. New tables are converted to this schema.
 
     Parameters
     ----------
     names : tuple of str
         The names of the columns; x0, x1, ... if the table has no names.
     kinds : tuple of Kind
-        What each column holds.
+        The kind of values in each column.
     is_named : bool
-        Whether the names are those of a data frame, and not x0, x1, ...
+        True if the names are those of a data frame. False if the table had no names, so that they are x0, x1, ...
 
     Examples
     --------
@@ -48,14 +48,15 @@ class Schema:
         return cls(tuple(table.names), tuple(table.kinds), table.is_named)
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Convert a new table: reorder its columns as in fit, and convert each to the kind it had in fit.
+        """Convert a new table: put its columns in the order of fit, and convert each to the kind it had in fit.
 
-        If a conversion would be a guess, an `InputError` names the column and the rows.
+        Only conversions without doubt are made, for example of the text "31" to a number. Otherwise an `InputError`
+        names the column and the rows.
 
         Parameters
         ----------
         X : table
-            An array, a data frame, a sparse matrix or lists, with the columns of fit; a `ColumnTable` of the same
+            An array, a data frame, a sparse matrix or lists, with the columns of fit. A `ColumnTable` with the same
             names and kinds is returned unchanged.
         """
         if not isinstance(X, ColumnTable):
@@ -87,7 +88,7 @@ class Schema:
 
 
 def _convert_to_kind(column: Column, kind: Kind) -> Column:
-    """Convert a column to the kind it had in fit; raise an `InputError` if that would be a guess."""
+    """Convert a column to the kind it had in fit; raise an `InputError` if its values do not fit that kind."""
     if column.kind == kind:
         return column
     if column.kind == Kind.BOOLEAN and kind == Kind.NUMBER:
@@ -120,13 +121,15 @@ def _convert_to_number_levels(column: Column) -> Column:
 
 
 def _convert_to_numbers(column: Column, kind: Kind) -> Column:
-    """Convert a column to numbers or booleans, as `kind` says; raise an error if a cell has no such meaning.
+    """Convert a column to the kind `NUMBER` or `BOOLEAN`.
 
-    Text may spell numbers or booleans, and the numbers 0 and 1 may stand for booleans.
+    Text may spell numbers or booleans, and the numbers 0 and 1 may stand for booleans. Other cells raise a `RowError`.
     """
     if column.is_category:
         spell = parse_number_level if kind == Kind.NUMBER else parse_boolean_level
-        values = column.map_names(spell, lambda levels: np.array([*map(spell, levels)], dtype=np.float64), np.nan)
+        values = column.compute_per_level(
+            spell, lambda levels: np.array([*map(spell, levels)], dtype=np.float64), np.nan
+        )
         is_unreadable = np.isnan(values) & ~column.is_missing
         got = repr(column.levels[column.values[is_unreadable][0]]) if is_unreadable.any() else ""
     else:

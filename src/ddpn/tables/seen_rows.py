@@ -1,4 +1,4 @@
-"""Recognise the rows that a model was fitted to, in any order and any file format."""
+"""Recognise rows that a model was fitted to, in any order and any file format."""
 
 import math
 from typing import NamedTuple
@@ -23,13 +23,22 @@ def hash_sample_rows(sample: CountRows) -> np.ndarray:
 
 
 class SeenRows(NamedTuple):
-    """Hashes of the rows that a model was fitted to, by which new data is searched for training rows.
+    """Hashes of the rows that a model was fitted to, so that training rows can be found in other tables.
 
-    `hashes` has the sorted hashes of the training rows. `hash_sum` is the sum of the hashes of all rows of the table,
-    test rows included, which identifies the table whatever the order of its rows.
+    In tables with few distinct values, a row may equal a training row by chance. How often this happens is measured
+    with rows of the same table.
 
-    In tables with few distinct values, a row may equal a training row by chance. To measure how often, `n_compared`
-    rows were compared with the training rows (other than themselves), and `n_matches` of them were equal to one.
+    Attributes
+    ----------
+    hashes : array of uint64
+        The sorted hashes of the training rows.
+    n_matches : int
+        How many of the compared rows equal a training row by chance.
+    n_compared : int
+        How many rows were compared with the training rows (other than themselves).
+    hash_sum : int
+        The sum of the hashes of all rows of the table, test rows included. It identifies the table, whatever the order
+        of its rows.
     """
 
     hashes: np.ndarray
@@ -41,8 +50,8 @@ class SeenRows(NamedTuple):
     def from_sample(cls, sample: CountRows, test: np.ndarray) -> "SeenRows":
         """Hash the training rows, which are all rows except those at the positions `test`.
 
-        Test rows are compared with the training rows to count matches by chance. Without test rows, every fifth row is
-        compared with the others.
+        To count matches by chance, test rows are compared with the training rows. Without test rows, every fifth row is
+        compared with all other rows.
         """
         hashes = hash_sample_rows(sample)
         used = np.sort(np.delete(hashes, test))
@@ -60,10 +69,17 @@ class SeenRows(NamedTuple):
         return cls(arrays["hashes"].view(np.uint64), *arrays["numbers"].view(np.uint64).tolist())
 
     def find_unseen(self, hashes: np.ndarray) -> tuple[np.ndarray, str]:
-        """Return a mask of the rows that are not training rows, given their hashes, and a sentence for the user.
+        """Find the rows of a table that are not training rows, from the hashes of its rows.
 
-        If a row occurred n times in fit, n copies of it are left out. If rows equal training rows no more often than
-        the test rows of fit did by chance, all rows are kept. The sentence is "" if no row equals a training row.
+        If a row occurred n times among the training rows, up to n copies of it are recognised as training rows. If rows
+        equal training rows no more often than by chance, all rows count as unseen. An `InputError` is raised if all
+        rows are training rows.
+
+        Returns
+        -------
+        is_unseen : array of bool, shape (rows,)
+        sentence : str
+            A message for the user; "" if no row equals a training row.
         """
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]
@@ -92,5 +108,5 @@ class SeenRows(NamedTuple):
 
 
 def sum_hashes(hashes: np.ndarray) -> int:
-    """Return the sum of hashes modulo 2^64."""
+    """Return the sum of hashes modulo 2^64, which does not depend on their order."""
     return int(hashes.sum(dtype=np.uint64))

@@ -1,4 +1,4 @@
-"""Read tables that are larger than memory: draw a uniform sample, or iterate over all rows in random order."""
+"""Read tables that are larger than memory: draw a random sample of rows, or iterate over all rows in random order."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -41,10 +41,11 @@ def fits_in_memory(table: Table) -> bool:
 
 
 def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
-    """Draw row numbers, from 0 on, uniformly without replacement; return them in ascending order.
+    """Draw a random sample of the rows of a table, without replacement.
 
-    Fewer rows are drawn from a wide table, and all rows from a small one. The rank of a q-quantile of n sampled rows is
-    off by about sqrt(q (1 - q) / n): 0.1% for the median of 200,000.
+    Return the row numbers, from 0 on, in ascending order. The sample has at most 300,000 rows, and fewer if the table
+    has many columns. A table with fewer rows is taken whole. In a sample of n rows, the rank of the q-quantile is off
+    by about sqrt(q (1 - q) / n): 0.1% for the median if n is 200,000.
     """
     size = max(1000, min(SAMPLE_ROWS, SAMPLE_BYTES // table.estimate_row_bytes()))
     if size >= table.rows:
@@ -55,17 +56,29 @@ def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
 def shuffle_chunks(
     table: Table, columns: Sequence[str], row_filter: RowFilter, rows: int, seed: int
 ) -> Iterator[pl.DataFrame]:
-    """Yield frames of exactly `rows` rows in random order, pass after pass over the table, without end.
+    """Yield the rows of a table in random order, as polars frames of exactly `rows` rows, pass after pass without end.
 
-    `row_filter` takes rows and their numbers in the table, and returns a mask of the rows to use. Blocks are read in
-    random order, and their rows are shuffled in a buffer. Rows left over at the end of a pass begin the next frame. The
-    same `seed` gives the same order.
+    Blocks of the table are read in random order, and the rows of a few blocks are shuffled together. Rows left over at
+    the end of a pass begin the next frame.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    columns : sequence of str
+        The columns to read.
+    row_filter : callable
+        Takes a frame and the row numbers of its rows in the table, and returns a mask of the rows to use.
+    rows : int
+        The number of rows per frame.
+    seed : int
+        The same seed gives the same order.
     """
     leftover: pl.DataFrame | None = None
     for number in count():
         used = 0
         rng = np.random.default_rng([seed, number])
-        for buffer in _fill_buffers(table, columns, row_filter, rng):
+        for buffer in _read_random_blocks(table, columns, row_filter, rng):
             used += buffer.height
             shuffled = buffer[rng.permutation(buffer.height)]
             shuffled = shuffled if leftover is None else pl.concat([leftover, shuffled], rechunk=True)
@@ -77,10 +90,13 @@ def shuffle_chunks(
             raise InputError("The table must have training rows, got none.")
 
 
-def _fill_buffers(
+def _read_random_blocks(
     table: Table, columns: Sequence[str], row_filter: RowFilter, rng: np.random.Generator
 ) -> Iterator[pl.DataFrame]:
-    """Yield frames of the rows that `row_filter` selects, each from a few random blocks, in one pass over the table."""
+    """Read all blocks once, in random order, and yield frames that each have the rows of a few blocks.
+
+    Only the rows that `row_filter` selects are kept. A frame is yielded as soon as it exceeds the size of the buffer.
+    """
     size = max(1024, min(BUFFER_ROWS, BUFFER_BYTES // table.estimate_row_bytes(columns)))
     blocks = table.list_blocks()
     frames: list[pl.DataFrame] = []

@@ -27,10 +27,23 @@ _TEXT_BYTES = 32
 class Table:
     """The rows of one or several files. Small files are held in memory; others are read when rows are needed.
 
-    `sources` are files, folders of files, or patterns such as data/*.parquet; "-" is CSV from standard input. The
-    columns in `as_text` are read as text, which keeps leading zeros, and `layout` says where the table begins in each
-    file. The attribute `rows` is the number of rows of all files, and `schema` has the type of each column. A table can
-    be pickled and sent to another process, which then reads the same files.
+    A table can be pickled and sent to another process, which then reads the same files.
+
+    Parameters
+    ----------
+    sources : sequence of str
+        Files, folders of files, or patterns such as data/*.parquet; "-" is CSV from standard input.
+    as_text : sequence of str
+        Columns to read as text, so that leading zeros are kept.
+    layout : Layout
+        Where the table begins in each file. Default: in the first row.
+
+    Attributes
+    ----------
+    rows : int
+        The number of rows of all files.
+    schema : dict
+        The polars type of each column.
     """
 
     def __init__(self, sources: Sequence[str], as_text: Sequence[str] = (), layout: Layout = WHOLE_FILE) -> None:
@@ -40,7 +53,7 @@ class Table:
 
     @classmethod
     def from_rows(cls, rows: "Table | pl.DataFrame") -> "Table":
-        """Make a table of a polars frame; return a `Table` unchanged."""
+        """Make a table from a polars frame; return a `Table` unchanged."""
         if isinstance(rows, Table):
             return rows
         table = cls.__new__(cls)
@@ -76,12 +89,15 @@ class Table:
         return len(self.list_blocks()) > 1
 
     def estimate_row_bytes(self, columns: Sequence[str] | None = None) -> int:
-        """Estimate the memory in bytes that one row of these columns (default: all) takes."""
+        """Estimate the memory that one row takes, in bytes.
+
+        Only the cells of `columns` are counted. Default: all columns.
+        """
         text = pl.String
         return sum(_TEXT_BYTES if self.schema[name] == text else 8 for name in columns or self.schema)
 
     def list_blocks(self) -> list[Block]:
-        """List all blocks of rows, in the order of the files."""
+        """List the blocks of rows of all files, in the order of the files."""
         before = accumulate((file.rows for file in self._files), initial=0)
         return [
             block._replace(file=number, rows_before=rows + block.rows_before_in_file)
@@ -90,7 +106,7 @@ class Table:
         ]
 
     def read_block(self, block: Block, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Read the rows of a block into a polars frame, with these columns (default: all)."""
+        """Read the rows of a block into a polars frame. Only `columns` are read; None reads all columns."""
         schema = self.schema if columns is None else {name: self.schema[name] for name in columns}
         return cast_to_schema(self._files[block.file].read_block(block, list(schema)), schema)
 
@@ -99,9 +115,10 @@ class Table:
         return pl.concat([self.read_block(block) for block in self.list_blocks()], rechunk=True)
 
     def take_rows(self, numbers: np.ndarray) -> pl.DataFrame:
-        """Read the rows with these row numbers into a polars frame, holding only one block at a time in addition.
+        """Read the rows with these row numbers into a polars frame.
 
-        `numbers` must be ascending. The first row of the table has the number 0.
+        `numbers` must be ascending. The first row of the table has the number 0. The table is read block by block, so
+        that only one block is in memory at a time.
         """
         frames = []
         for block in self.list_blocks():
@@ -112,9 +129,10 @@ class Table:
 
     @contextmanager
     def locate_errors(self, block: Block) -> Iterator[None]:
-        """Within this context, make errors about a block give row numbers of the file.
+        """Within this context, make errors about rows of a block say where the rows are in the file.
 
-        If there are several files, errors also name the file.
+        Code that reads a block raises errors with positions in the block. They are replaced by row numbers of the file.
+        If there are several files, the errors also name the file.
         """
         try:
             with label_row_errors(block.rows_before_in_file + 1 + np.arange(block.rows)):
@@ -126,17 +144,18 @@ class Table:
             where = f" The file begins with row {begin + 1:,} of the table." if begin else ""
             raise InputError(f"{self.sources[block.file]}: {error}{where}") from None
 
-    def check(self, roles: Roles) -> None:
-        """Raise an `InputError` if a column that a model needs is missing.
+    def check_columns(self, roles: Roles) -> None:
+        """Raise an `InputError` if a column that the model needs is missing or has an unsupported type.
 
-        It reads one block only, so that it can be called before torch is imported, which takes long.
+        `roles` says which columns the model needs. Only the first block is read, so this check is fast. It should run
+        before torch is imported, because that import is slow.
         """
         roles.parse(self.read_block(self.list_blocks()[0]), report=lambda sentence: None)
 
     def check_rows(self, roles: Roles, block: Block) -> None:
-        """Raise an `InputError` if some row of a block is damaged, or has an invalid exposure or upper bound.
+        """Raise an `InputError` if a row of a block cannot be read, or has an invalid exposure or upper bound.
 
-        `roles` says which columns a model needs.
+        `roles` says which columns the model needs.
         """
         if self._files[block.file].is_scanned and roles.exposure is None and roles.upper is None:
             return
@@ -146,9 +165,12 @@ class Table:
             roles.read_exposure(frame, start)
             roles.read_upper(frame, start)
 
-    def identity(self) -> list[list[object]]:
-        """Return the paths, sizes and times of the files and their layout, which show whether the table was changed."""
+    def describe_files(self) -> list[list[object]]:
+        """Return the path, size and modification time of each file, followed by the layout unless it is the default.
+
+        If the result differs from an earlier one, the table has changed.
+        """
         layout: list[list[object]] = (
             [] if self._layout == WHOLE_FILE else [[self._layout.sheet, self._layout.skip_rows]]
         )
-        return [*(file.identity() for file in self._files), *layout]
+        return [*(file.describe_file() for file in self._files), *layout]

@@ -34,9 +34,18 @@ def read_text_table(
 ) -> pl.DataFrame:
     """Read a text table from the bytes of a file, without its empty rows.
 
-    `name` is the name of the file in messages. With `separator=None`, the separator is inferred from the header.
-    Columns in `as_text` stay text. Pass a `layout` only with the content of a whole file, which is then searched for a
-    title above the header.
+    Parameters
+    ----------
+    content : bytes
+        The whole file, or its header with some of its rows.
+    separator : str or None
+        The sign between cells. None infers it from the header.
+    name : str
+        The name of the file in messages.
+    as_text : set of str
+        Columns that always stay text.
+    layout : Layout, optional
+        Where the table begins. Pass it only with the whole file, which is then searched for a title above the header.
     """
     content = _decode_to_utf8(content, name)
     if layout is not None:
@@ -62,7 +71,11 @@ def read_text_table(
 
 
 def _skip_rows(content: bytes, separator: str | None, name: str, skip_rows: int | None) -> bytes:
-    """Remove the first `skip_rows` rows; with `skip_rows=None`, raise an `InputError` if the first row is a title."""
+    """Remove the first `skip_rows` rows of a file.
+
+    If it is None, no row is removed, and an `InputError` is raised if the file begins with a title. `separator` and
+    `name` are as for `read_text_table`.
+    """
     if content.startswith(_ZSTD):
         if not skip_rows:
             return content
@@ -74,7 +87,10 @@ def _skip_rows(content: bytes, separator: str | None, name: str, skip_rows: int 
 
 
 def _decode_to_utf8(content: bytes, name: str) -> bytes:
-    """Decompress gzip and convert text to UTF-8. Content compressed by zstd is returned unchanged for polars."""
+    """Convert the bytes of a file to UTF-8 text, and decompress gzip. Bytes compressed by zstd are returned unchanged.
+
+    `name` is the name of the file in messages.
+    """
     if content.startswith(_GZIP):
         try:
             content = gzip.decompress(content)
@@ -104,14 +120,17 @@ def _decode_to_utf8(content: bytes, name: str) -> bytes:
 
 
 def find_separator(header: str) -> str:
-    """Return the most frequent separator of the header, outside quotes; a comma if there is none."""
+    """Return the separator that occurs most often in the header, not counting quoted text; a comma if there is none."""
     header = header.lstrip("\ufeff")
     outside = "".join(header.split('"')[::2])
     return max(SEPARATORS, key=outside.count)
 
 
 def _name_columns(cells: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Use the first row as column names, and drop columns with neither a name nor values."""
+    """Use the first row as column names, and drop columns with neither a name nor values.
+
+    `name` is the name of the file in messages.
+    """
     names = [str(word or "").lstrip("\ufeff").strip() for word in cells.row(0)]
     body = cells[1:]
     kept = [j for j, word in enumerate(names) if word or body[:, j].is_not_null().any()]
@@ -123,7 +142,7 @@ def _name_columns(cells: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def drop_empty_rows(frame: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Drop rows without any value. Warn about them unless all of them are at the end of the table.
+    """Drop rows without any value, and warn about them. Empty rows at the end of the table need no warning.
 
     In a table of one column, an empty row is kept as a missing value. `name` is the name of the file in the warning.
     """
@@ -143,10 +162,10 @@ def drop_empty_rows(frame: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def infer_column_types(frame: pl.DataFrame, as_text: set[str], decimal_commas: bool = False) -> pl.DataFrame:
-    """Convert text columns whose cells are all integers, numbers, booleans or dates, except columns in `as_text`.
+    """Convert each text column whose cells are all integers, all numbers, all booleans or all dates.
 
-    With `decimal_commas`, the file is searched for cells whose comma can only be a decimal sign. If there is one, 3,14
-    is read as the number 3.14, and 1.234 as the integer 1234.
+    Columns in `as_text` stay text. With `decimal_commas`, all columns are searched for cells whose comma can only be a
+    decimal sign. If there is one, 3,14 is read as the number 3.14, and 1.234 as the integer 1234.
     """
     names = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in as_text]
     if decimal_commas:
@@ -156,9 +175,10 @@ def infer_column_types(frame: pl.DataFrame, as_text: set[str], decimal_commas: b
 
 
 def _replace_decimal_commas(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """Replace decimal commas by points if the comma of at least one cell can only be a decimal sign.
+    """Replace decimal commas by points, and remove points that separate thousands.
 
-    `names` are the text columns that may hold numbers.
+    The table is returned unchanged unless the comma of some cell can only be a decimal sign. `names` are the text
+    columns that may hold numbers.
     """
     texts = {name: clean_text(frame[name], MISSING) for name in names}
     commas = [name for name, text in texts.items() if text.drop_nulls().str.contains(_DECIMAL_COMMA).all()]
@@ -173,9 +193,9 @@ def _replace_decimal_commas(frame: pl.DataFrame, names: list[str]) -> pl.DataFra
 
 
 def _infer_type(series: pl.Series, as_text: bool) -> pl.Series:
-    """Convert a text column to numbers, booleans or dates (year first) if all cells fit.
+    """Convert a text column to integers, numbers, booleans or dates (year first) if all cells fit.
 
-    Otherwise, and with `as_text`, only set missing cells to null.
+    Otherwise, or if `as_text` is True, only missing cells change: they become null.
     """
     text = clean_text(series, MISSING)
     kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series

@@ -53,7 +53,7 @@ class TrainingRows:
     @property
     def identity(self) -> str:
         """A digest of the files. It changes when a file changes."""
-        return sha256(repr(self.table.identity()).encode())[:16]
+        return sha256(repr(self.table.describe_files()).encode())[:16]
 
     @property
     def max_passes(self) -> float:

@@ -100,7 +100,7 @@ def predict_files(
     about = saved.describe()
     spec = (spec or PredictionSpec()).for_model(about["members"], about["ood"])
     table = Table(sources, saved.roles.as_text, layout)
-    table.check(saved.roles)
+    table.check_columns(saved.roles)
     if isinstance(n_jobs, RayCluster):
         if STDIN in (target, *table.sources):
             raise ConfigError(
@@ -118,7 +118,7 @@ def predict_files(
         else:
             identity = {
                 "model": hash_file(path / MANIFEST),
-                "tables": table.identity(),
+                "tables": table.describe_files(),
                 "spec": asdict(spec),
                 "roles": saved.roles.as_dict(),
                 "rows": [table_blocks.BLOCK_ROWS, BLOCK],
