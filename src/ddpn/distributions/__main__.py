@@ -18,9 +18,10 @@ DEFAULT_FAMILIES = ["DoublePoisson", "NegativeBinomial", "Poisson"]
 
 
 def compile_kernels(name: str) -> None:
-    """Compile the kernels of a distribution class, given by its name in `ddpn.distributions`.
+    """Compile all kernels of a distribution class, given by its name in `ddpn.distributions`.
 
-    To compile all of them, every method is called once, with an ordinary mean and with a very large one.
+    Each method is called once for a distribution with an ordinary mean and for one with a very large mean, because
+    these use different kernels.
     """
     compiling.announced.append(True)
     dist = make_example(name)
@@ -32,7 +33,7 @@ def compile_kernels(name: str) -> None:
 
 
 def make_example(name: str) -> ParametricDistribution:
-    """Make an instance of a distribution class that holds two distributions, with the means 3 and 1e9."""
+    """Make an instance of the distribution class `name` with a batch of two distributions, of means 3 and 1e9."""
     kind = getattr(distributions, name)
     large = torch.tensor([3.0, 1e9], dtype=torch.float64)
     if kind is distributions.Discretized:
@@ -44,7 +45,7 @@ def make_example(name: str) -> ParametricDistribution:
 
 
 def main() -> None:
-    """Compile the kernels of the default families, or of all families if the command line has "all".
+    """Compile the kernels of the default families, or of all families if "all" is among the command-line arguments.
 
     Families are compiled in parallel processes.
     """

@@ -1,7 +1,7 @@
 """Convert and validate the arguments of distributions.
 
-The CPU has to wait if values of a tensor on a GPU are read. So by default (`validate_args=None`), only tensors on a CPU
-are validated. `True` validates all tensors, `False` none.
+Distributions take the option `validate_args`. True validates the values of all tensors, and False validates none. By
+default (None), only tensors on a CPU are validated, because reading the values of a tensor on a GPU makes the CPU wait.
 """
 
 import math
@@ -20,10 +20,11 @@ _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
 def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:
-    """Convert parameters, passed by name, to floating-point tensors of one dtype and one shape.
+    """Convert the parameters of a distribution to floating-point tensors of one dtype and one shape.
 
-    The dtype is the common dtype of the floating-point tensors, or float32 if a tensor has half precision. Python
-    numbers take this dtype. Raise an `InputError` for complex tensors, or if shapes do not broadcast.
+    Parameters are passed by keyword, and returned in the same order. The dtype is the common dtype of the
+    floating-point tensors, but float32 in place of half precision. If there is no such tensor, it is torch's default
+    dtype. Raise an `InputError` for complex tensors, or if shapes do not broadcast. The message names the keywords.
     """
     tensors = {k: v if isinstance(v, Tensor) else torch.as_tensor(v, dtype=torch.float64) for k, v in values.items()}
     dtype = torch.float32 if any(t.dtype in _LOW_PRECISION for t in tensors.values()) else None
@@ -39,22 +40,23 @@ def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:
 
 
 def expand_to(x: Tensor, shape: torch.Size) -> Tensor:
-    """Expand x to a shape.
+    """Expand a tensor to a shape, or return the tensor itself if it has this shape already.
 
-    If x has this shape already, x itself is returned, because autograd would record even an expansion without effect.
+    The shortcut saves time, because autograd would record even an expansion without effect.
     """
     return x if x.shape == shape else x.expand(shape)
 
 
 def flatten_rows(x: Tensor, shape: Sequence[int]) -> np.ndarray:
-    """Expand x to `shape`, and flatten it to a float64 array of shape (rows,), the input of kernels."""
+    """Expand a tensor to `shape` and return its elements as a flat float64 array, the input of compiled kernels."""
     return expand_to(x.detach(), torch.Size(shape)).reshape(-1).cpu().double().numpy()
 
 
 def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:
-    """Return the shape to which all `shapes` broadcast.
+    """Return the shape to which all given shapes broadcast.
 
-    Raise an `InputError` if there is none. The keywords name the arguments in its message.
+    The shapes are passed as keywords, for example `y=(3, 1), mu=(4,)`. Raise an `InputError` that names them if they do
+    not broadcast.
     """
     first, *others = shapes.values()
     if all(other == first for other in others):
@@ -102,10 +104,7 @@ def needs_validation(validate_args: bool | None, x: Tensor) -> bool:
 
 
 def _find_range(values: Tensor) -> tuple[float, float]:
-    """Return the smallest and the largest value of a tensor, or NaN for both if a value is NaN.
-
-    Both are found in one pass, because every training step calls this function.
-    """
+    """Return the smallest and the largest value of a tensor. If a value is NaN, both are NaN."""
     low, high = torch.aminmax(values.detach())
     return low.item(), high.item()
 
@@ -113,7 +112,11 @@ def _find_range(values: Tensor) -> tuple[float, float]:
 def check_positive(
     name: str, values: Tensor, remedy: str = "Emit its logarithm and exponentiate, or clamp it."
 ) -> None:
-    """Raise an `InputError` unless every value is finite and above 0. `remedy` ends its message."""
+    """Raise an `InputError` unless every value is finite and above 0.
+
+    `name` is the name of the argument in the error message. `remedy` is the last sentence of the message, which tells
+    the user what to do.
+    """
     if values.numel() == 0:
         return
     low, high = _find_range(values)
@@ -122,7 +125,10 @@ def check_positive(
 
 
 def check_counts(name: str, values: Tensor, allow_negative: bool = False) -> None:
-    """Raise an `InputError` unless every value is an integer, and at least 0 unless `allow_negative` is True."""
+    """Raise an `InputError` unless every value is a non-negative integer, or any integer if `allow_negative` is True.
+
+    `name` is the name of the argument in the error message.
+    """
     if values.numel() == 0:
         return
     low, high = _find_range(values)
@@ -134,9 +140,9 @@ def check_counts(name: str, values: Tensor, allow_negative: bool = False) -> Non
 
 
 def _require(name: str, is_valid: Tensor, values: Tensor, must: str, remedy: str = "") -> None:
-    """Raise an `InputError` about the first of `values` for which `is_valid` is False.
+    """Raise an `InputError` about the first of `values` for which the boolean tensor `is_valid` is False, if any.
 
-    Its message reads "<name> must <must>, got <value> at <position>. <remedy>".
+    The message reads "<name> must <must>, got <value> at <position>. <remedy>".
     """
     if not is_valid.all():
         value, position = _first_bad(~is_valid, values)
@@ -144,9 +150,10 @@ def _require(name: str, is_valid: Tensor, values: Tensor, must: str, remedy: str
 
 
 def check_narrowness(name: str, values: Tensor, mean: Tensor) -> None:
-    """Raise an `InputError` if an inverse dispersion exceeds 20 max(mean, 1).
+    """Raise an `InputError` if an inverse dispersion in `values` exceeds 20 times the larger of the mean and 1.
 
-    Such a distribution has nearly all its mass on one count, and float64 has no rate with exactly this mean.
+    With such an inverse dispersion, nearly all mass is on one count. Then there may be no rate parameter in float64
+    with exactly the mean that was asked for. `name` is the name of the argument in the message.
     """
     is_too_narrow = values > NARROWEST * mean.clamp(min=1.0)
     if is_too_narrow.any():

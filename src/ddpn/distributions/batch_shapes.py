@@ -10,7 +10,8 @@ from torch.distributions import Distribution
 def map_parameters(dist: Distribution, transform: Callable[[Tensor], Tensor]) -> Distribution:
     """Return a copy of a torch distribution with transformed parameters.
 
-    Each parameter is expanded to the batch shape and passed through `transform`, such as an indexing or a reshape.
+    Each parameter is first expanded to the batch shape, and then passed to the function `transform`, which may index or
+    reshape it.
     """
     family: Callable[..., Distribution] = type(dist)
     parameters = {name: transform(getattr(dist, name).expand(dist.batch_shape)) for name in dist.arg_constraints}
@@ -30,10 +31,11 @@ def reshape_batch(dist: Distribution, shape: Sequence[int]) -> Distribution:
 
 
 def join_stacks(stacks: Sequence[Distribution]) -> list[Distribution]:
-    """Concatenate consecutive stacks of the same family.
+    """Concatenate neighbouring distributions of the same family along their last batch axis.
 
-    A stack is a distribution of batch shape (..., k), with k components of a mixture along the last axis. All stacks
-    have the same leading axes. Stacks that are not defined by parameters of this shape are left as they are.
+    Each element of `stacks` is a distribution of batch shape (..., k): it stacks k components of a mixture along the
+    last axis. The leading axes of all stacks agree. A stack that is not fully defined by parameters of its batch shape,
+    such as a truncated distribution, is not joined with another one.
     """
     joined = [stacks[0]]
     for stack in stacks[1:]:

@@ -1,4 +1,4 @@
-"""Arrange rows of mixtures in blocks of arrays, the inputs of kernels."""
+"""Arrange the mixtures of a block of rows as arrays, which compiled kernels take as inputs."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,18 +24,21 @@ TABLE_DEPTH = 37.0
 
 
 class RowBlock(NamedTuple):
-    """A block of rows, each a mixture of K components, as the arrays that kernels take.
+    """A block of rows as the arrays that kernels take. Each row is a mixture of K components.
+
+    All components of the same family are in one array. A component without a family is given by a table of its
+    probabilities.
 
     Parameters
     ----------
     weights : array, (rows, K)
         Mixture weights.
     families : list of (Family, array, int)
-        For each family: the family, an array (rows, k, 5) of its k components (see `kernels.loops`), and the column of
-        the first of them in `weights`.
+        One entry per family, with three elements: the family; its k components as an array (rows, k, 5), see
+        `kernels.loops`; and the column of `weights` that belongs to the first of these components.
     tables : list of (array, array, int)
-        For each component that is a table of probabilities: the first count of each row (rows,), the probabilities of
-        this and the following counts (rows, n), and the column of the component in `weights`.
+        One entry per component without a family, with three elements: the first count in each row's table (rows,); the
+        probabilities of this count and the following ones (rows, n); and the component's column of `weights`.
     """
 
     weights: np.ndarray
@@ -43,18 +46,35 @@ class RowBlock(NamedTuple):
     tables: list[tuple[np.ndarray, np.ndarray, int]]
 
     def call(self, function: Callable[..., None], *args: np.ndarray) -> None:
-        """Call `function(components, weights, column, *args)` once per family, compiled for the family."""
+        """Call a kernel once per family, as `function(family, components, weights, column, *args)`.
+
+        The kernel, such as `kernels.loops.add_tails`, is compiled for the family. It usually adds results to one of the
+        arrays in `args`.
+        """
         for family, components, column in self.families:
             compile_kernel(function, family)(components, self.weights, column, *args)
 
     def fill_arena(
         self, rows: slice, limit: int, arena: np.ndarray, slices: np.ndarray, walks: np.ndarray, is_long: np.ndarray
     ) -> int:
-        """Write the weights of all components of some rows to one long array, the arena.
+        """Write the unnormalised probabilities of all components of some rows to one long array, the arena.
 
-        A component's weights are its probabilities up to a factor. `slices`, `walks` and `is_long` receive the
-        positions of components in the arena, their first counts and sums, and the rows with more than `limit` counts,
-        as in `kernels.loops.fill_arena`. Return the used length of the arena, or -1 if the arena is too short.
+        Parameters
+        ----------
+        rows : slice
+            The rows.
+        limit : int
+            The most counts of a component. Rows with a longer component are skipped.
+        arena : array
+            The array to write to.
+        slices, walks, is_long : array
+            Receive the position of each component in the arena, its first count and sum, and the rows that were
+            skipped, as in `kernels.loops.fill_arena`.
+
+        Returns
+        -------
+        int
+            The used length of the arena, or -1 if the arena is too short.
         """
         weights, used = self.weights[rows], 0
         for family, components, column in self.families:
@@ -75,9 +95,16 @@ class RowBlock(NamedTuple):
 
 
 def make_block(stacks: Sequence[ComponentStack], index: slice | np.ndarray, n_rows: int) -> RowBlock:
-    """Arrange the mixture components of some rows as a `RowBlock`.
+    """Arrange the mixtures of some rows as a `RowBlock`.
 
-    `stacks` have the components of all rows, `index` selects the rows, and `n_rows` is their number.
+    Parameters
+    ----------
+    stacks : sequence of ComponentStack
+        The components of all rows.
+    index : slice or array of int
+        The rows to arrange.
+    n_rows : int
+        The number of these rows.
     """
     block = RowBlock(np.ones((n_rows, sum(stack.size for stack in stacks))), [], [])
     column = 0
@@ -102,9 +129,10 @@ def make_block(stacks: Sequence[ComponentStack], index: slice | np.ndarray, n_ro
 
 
 def tabulate_stack(stack: ComponentStack, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Tabulate the distributions of a stack of tables for the rows `index`.
+    """Compute the probabilities of components without a family, for the rows `index`.
 
-    Return a list of k pairs, one per component: first counts (rows,) and probabilities (rows, n).
+    The distributions of these components are in `stack.table`. Return a list with a pair of arrays per component: the
+    first count of each row (rows,), and the probabilities of n counts from there on (rows, n).
     """
     assert stack.table is not None
     positions = torch.arange(stack.table.batch_shape[0]).reshape(-1, stack.size)[index]
@@ -112,10 +140,10 @@ def tabulate_stack(stack: ComponentStack, index: slice | np.ndarray) -> list[tup
 
 
 def tabulate_pmf(dist: "CountDistribution") -> tuple[Tensor, Tensor]:
-    """Tabulate each row's pmf over the counts of its bracket.
+    """Compute the probabilities of consecutive counts for each distribution of a batch (rows,).
 
-    Return first counts (rows,), and the probabilities of n counts from there on (rows, n), rescaled to a sum of 1 per
-    row.
+    The counts are those of the window that `dist.bracket` returns. Return the first count of each row (rows,), and the
+    probabilities of n counts from there on (rows, n). Probabilities are rescaled so that they sum to 1 in each row.
     """
     first, last = (x.double() for x in dist.bracket(TABLE_DEPTH))
     size = int((last - first).max().item()) + 1 if len(first) else 1
@@ -126,7 +154,11 @@ def tabulate_pmf(dist: "CountDistribution") -> tuple[Tensor, Tensor]:
 
 
 def split_rows(stacks: Sequence[ComponentStack], n_rows: int) -> list[slice]:
-    """Split `n_rows` rows into slices, so that the components and tables of a slice fit into a processor's cache."""
+    """Split `n_rows` rows into slices that are small enough for a processor's cache.
+
+    The size of a row depends on the number of its components in `stacks`, and on the lengths of their tables of
+    probabilities.
+    """
     size = max(BLOCK_COMPONENTS // max(sum(stack.size for stack in stacks), 1), 1)
     for stack in stacks:
         if stack.table is not None and n_rows:

@@ -34,8 +34,20 @@ def call_per_row(
 ) -> np.ndarray:
     """Call a kernel that computes `n_results` numbers for each of many distributions of one family.
 
-    `columns` are its inputs, float64 arrays of shape (rows,): arguments such as counts first, then the parameters of
-    the family. Return an array (n_results, rows).
+    Parameters
+    ----------
+    function : function
+        The kernel, which takes the arrays `inputs` and `results`, such as `kernels.loops.compute_log_probs`.
+    family : type
+        The family, see `kernels.family`.
+    columns : sequence of array, (rows,)
+        The inputs in float64: arguments such as counts first, then the parameters of the family.
+    n_results : int
+        The number of results per distribution.
+
+    Returns
+    -------
+    array, (n_results, rows)
     """
     n_rows = len(columns[0])
     inputs = np.zeros((len(columns) + 2, n_rows))  # kernels read three parameters, and every family has at least one

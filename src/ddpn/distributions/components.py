@@ -1,8 +1,8 @@
-"""`ComponentStack`: components of mixtures, as NumPy arrays for the kernels.
+"""`ComponentStack`: several components of mixtures as NumPy arrays, from which the inputs of kernels are made.
 
-Kernels treat the distribution of every row as a mixture. A distribution of one family is a mixture of one component,
-and the components of nested mixtures are components of the outer mixture. A component is either a family with
-parameters, restricted to a range of counts, or a table of probabilities.
+Kernels treat the distribution of every row as a mixture. A distribution of one family is a mixture of one component. If
+a component is itself a mixture, its components become components of the outer mixture. Each component either belongs to
+a family and has parameters and a range of possible counts, or it is given by a table of its probabilities.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -18,25 +18,28 @@ if TYPE_CHECKING:
 
 
 class ComponentStack(NamedTuple):
-    """Components of mixtures: k per row, all of one family or all tables of probabilities.
+    """k components of the mixture of each row, either all of one family or all given by tables of probabilities.
 
     Arrays have the shape (rows, k).
 
     Parameters
     ----------
     family : type of Family, or None
-        The family of all components; None for tables.
+        The family of all components; None if they are given by tables.
     parameters : tuple of array
         One to three parameters of the family, in float64.
-    weight, low, high : array, optional
-        Mixture weights, and the first and the last possible count. Defaults: 1, 0 and infinity.
+    weight : array, optional
+        Mixture weights. Default: 1.
+    low, high : array, optional
+        The first and the last count to which components are restricted. Defaults: 0 and infinity.
     table : CountDistribution, optional
-        The distributions to tabulate, of batch shape (rows * k,). Kernels tabulate them in blocks of rows.
+        The components as distributions of batch shape (rows * k,), if there is no family. Tables of their probabilities
+        are computed when they are needed, for a block of rows at a time.
     size : int
         The number k of components per row.
     group : tuple of int
-        The index of each of the k components in the mixture of the user, or 0 if there is no such mixture. It differs
-        from the component's position if a component of that mixture is a mixture, too.
+        For each of the k components, the index of the component of the user's mixture that it is part of; 0 if the
+        user's distribution is not a mixture. It differs from the component's own index if the user's mixture is nested.
     """
 
     family: type[Family] | None
@@ -49,7 +52,7 @@ class ComponentStack(NamedTuple):
     group: tuple[int, ...] = (0,)
 
     def _reshape(self, *shape: int) -> Self:
-        """Reshape all arrays."""
+        """Return a copy in which all arrays have another shape."""
         change = lambda x: None if x is None else x.reshape(shape)  # noqa: E731
         parameters = tuple(x.reshape(shape) for x in self.parameters)
         return self._replace(
@@ -57,9 +60,10 @@ class ComponentStack(NamedTuple):
         )
 
     def join(self, weights: np.ndarray, first_group: int) -> Self:
-        """Merge every k consecutive rows into one row, a mixture with the `weights` (rows, k).
+        """Merge every k consecutive rows into one row, a mixture of all their components.
 
-        The merged rows are components `first_group`, `first_group` + 1, ... of the user's mixture.
+        `weights` (merged rows, k) are the mixture weights of the k rows. `first_group` is the index of the first of
+        these k rows among the components of the user's mixture. The other rows have the following indices.
         """
         rows, k = weights.shape
         size = k * self.size
@@ -69,13 +73,14 @@ class ComponentStack(NamedTuple):
         return new._replace(weight=joint if new.weight is None else joint * new.weight, size=size, group=group)
 
     def separate(self) -> Self:
-        """Return the components as rows of their own, with one component of weight 1 per row."""
+        """Return a stack in which every component is a row of its own, with the mixture weight 1."""
         return self._replace(weight=None)._reshape(-1, 1)._replace(size=1, group=(0,))
 
     def restrict(self, low: np.ndarray, high: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Restrict each row to the counts from `low` to `high`, arrays (rows, 1).
+        """Restrict the components of each row to the counts from `low` to `high`, arrays (rows, 1).
 
-        Also return the log probability of this range under each component before the restriction, an array (rows, k).
+        Return the restricted components, and the log probability of this range under each component before the
+        restriction, an array (rows, k).
         """
         first = np.maximum(low, 0.0 if self.low is None else self.low)
         last = np.minimum(high, np.inf if self.high is None else self.high)
@@ -86,9 +91,9 @@ class ComponentStack(NamedTuple):
         return self._replace(low=np.broadcast_to(first, shape), high=np.broadcast_to(last, shape)), log_p
 
     def _compute_log_range(self, low: np.ndarray | None, high: np.ndarray | None) -> np.ndarray:
-        """Compute log P(low <= Z <= high) of each component, an array (rows, k).
+        """Compute log P(low <= Z <= high) under each component without its restriction. Return an array (rows, k).
 
-        `low=None` stands for 0, and `high=None` for infinity.
+        `low` and `high` are arrays (rows, 1) or (rows, k). `low=None` stands for 0, and `high=None` for infinity.
         """
         shape = self.parameters[0].shape
         assert self.family is not None

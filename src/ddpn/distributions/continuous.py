@@ -49,8 +49,9 @@ def normal_crps(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
 def normal_mixture_crps(loc: Tensor, scale: Tensor, y: Tensor, weights: Tensor) -> Tensor:
     """Compute the CRPS of mixtures of K Normals in closed form (Grimit et al., 2006).
 
-    It is E|X - y| - E|X - X'| / 2 with independent draws X and X': weighted means of E|X - y| over the components, and
-    of E|X - X'| over all pairs of components. Shapes: y (...), loc and scale (..., K), weights (K,) or (..., K).
+    It is E|X - y| - E|X - X'| / 2 with independent draws X and X' from the mixture. The first expectation is a weighted
+    mean over the components, the second one over all pairs of components. Shapes: y (...), loc and scale (..., K),
+    weights (K,) or (..., K).
     """
     to_y = (weights * _compute_mean_absolute(loc - y.unsqueeze(-1), scale)).sum(-1)
     gaps = loc.unsqueeze(-1) - loc.unsqueeze(-2)

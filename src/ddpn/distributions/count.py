@@ -70,7 +70,8 @@ class CountDistribution(Distribution, ABC):
     def float32_log_prob(self, value: Tensor) -> Tensor:
         """Compute `log_prob` for training, where the precision of float32 suffices.
 
-        It is faster for families that have a formula of this precision, and the same as `log_prob` for the others.
+        This is faster than `log_prob` for families that have a formula of this precision. For all other families, it is
+        `log_prob`.
 
         Parameters
         ----------
@@ -81,7 +82,7 @@ class CountDistribution(Distribution, ABC):
 
     @abstractmethod
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that holds all mass except for about e^-depth.
+        """Return the first and the last count of a window outside of which there is only about e^-depth of the mass.
 
         Parameters
         ----------
@@ -116,9 +117,10 @@ class CountDistribution(Distribution, ABC):
         return Selected(self, self._positions().reshape(tuple(shape)))
 
     def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:
-        """Return the mixture components of the distributions in `expand(shape)`, flattened to rows.
+        """Return the components of the mixture that each distribution is, as inputs for kernels.
 
-        By default, each row is one component: a table of its probabilities.
+        The distributions are expanded to `shape` and flattened to rows. By default, a distribution is a mixture of a
+        single component, given by a table of its probabilities. Parametric families and mixtures override this method.
         """
         if shape == self.batch_shape:
             return [ComponentStack(None, table=self if len(shape) == 1 else self._reshape((shape.numel(),)))]
@@ -127,7 +129,8 @@ class CountDistribution(Distribution, ABC):
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         """Compute log P(low <= Z <= high) in float64.
 
-        By default, the probabilities of all counts in the range are added. Families have faster formulas.
+        By default, the probabilities of all counts in the range are added. Families override this method by faster
+        formulas.
         """
         first, last = (x.double() for x in self.bracket(TABLE_DEPTH))
         # If the range starts beyond the bracket, the sum has as many terms as the bracket has counts.
@@ -139,12 +142,12 @@ class CountDistribution(Distribution, ABC):
         return torch.where(y <= end, log_p, -torch.inf).logsumexp(0)
 
     def _leaves(self) -> tuple[Tensor, ...]:
-        """Return the tensors that results depend on and that may require gradients: parameters and weights."""
+        """Return the tensors on which results depend and that may require gradients: parameters and weights."""
         return ()
 
     @cached_property
     def _like(self) -> Tensor:
-        """A tensor with the dtype and the device of all results, to which results are converted."""
+        """A tensor whose dtype and device all results take; its values are not used."""
         return self.log_prob(self.bracket(TABLE_DEPTH)[0]).detach()
 
     @property
@@ -164,9 +167,9 @@ class CountDistribution(Distribution, ABC):
         return torch.arange(self.batch_shape.numel(), device=self.device).view(self.batch_shape)
 
     def _to_tensor(self, flat: Tensor | np.ndarray, shape: Sequence[int] | None = None) -> Tensor:
-        """Convert results of kernels, one per row, to a tensor with the dtype and the device of the distribution.
+        """Convert results of kernels, a flat array with one number per row, to a tensor of shape `shape`.
 
-        The tensor has the given `shape`, by default `batch_shape`.
+        The tensor gets the dtype and the device of the distribution. By default, `shape` is `batch_shape`.
         """
         values = torch.as_tensor(flat)
         return values.reshape(self.batch_shape if shape is None else tuple(shape)).to(self._like)
@@ -174,11 +177,11 @@ class CountDistribution(Distribution, ABC):
     def as_counts(self, value: ArrayLike, negative: bool = False) -> Tensor:
         """Convert counts to a tensor on the device of the distribution.
 
-        Raise an `InputError` if values are not counts, and validation is on.
+        Raise an `InputError` if values are validated (see `validate_args`) and are not counts.
 
         Parameters
         ----------
-        value : Tensor
+        value : array-like
             Counts y.
         negative : bool
             Allow negative integers.
@@ -201,9 +204,9 @@ class CountDistribution(Distribution, ABC):
         return flatten_rows(y, shape), shape
 
     def _summarise(self, request: SummaryRequest, shape: torch.Size | None = None) -> Summaries:
-        """Compute the statistics in `request` for each distribution in `expand(shape)`, flattened to rows.
+        """Compute the statistics that `request` asks for, for each distribution expanded to `shape`.
 
-        The default shape is `batch_shape`.
+        The distributions are flattened to rows. By default, `shape` is `batch_shape`.
         """
         shape = self.batch_shape if shape is None else shape
         stacks, levels = self._component_stacks(shape), request.levels
@@ -308,7 +311,7 @@ class CountDistribution(Distribution, ABC):
         Parameters
         ----------
         coverage : float
-            Probability that a count lies in the interval, in (0, 1).
+            The least probability that a count lies in the interval, in (0, 1).
 
         Returns
         -------
@@ -350,7 +353,7 @@ class CountDistribution(Distribution, ABC):
         )
 
     def _interval_levels(self, level: ArrayLike) -> np.ndarray:
-        """Validate the `level` of `narrowest_interval` and return one level per distribution, as an array (rows, 1)."""
+        """Validate the argument `level` of `narrowest_interval`; return one level per row, an array (rows, 1)."""
         levels = torch.as_tensor(level, dtype=torch.float64, device="cpu")
         if needs_validation(self._check, levels):
             arguments.check_probabilities("level", levels)
@@ -365,10 +368,10 @@ class CountDistribution(Distribution, ABC):
     def entry_levels(self, value: Tensor) -> tuple[Tensor, Tensor]:
         """Find the levels between which the narrowest interval first includes a count.
 
-        As its level rises, the narrowest interval grows and includes one count after another. The level here is the
-        interval's probability. If the pmf has one peak, a number drawn uniformly between the two levels of an observed
-        count is uniform on [0, 1], whatever the distribution. This makes it a score for conformal prediction that does
-        not depend on the size of the counts.
+        The level of an interval is its probability. As the level rises, the narrowest interval grows and includes one
+        count after another. For an observed count, draw a number uniformly between the two levels returned here. If the
+        pmf has one peak and is correct, this number is uniform on [0, 1]. So it is a score for conformal prediction
+        that does not depend on the size of the counts.
 
         Parameters
         ----------
@@ -397,13 +400,18 @@ class CountDistribution(Distribution, ABC):
         Parameters
         ----------
         levels : Tensor
-            Levels in (0, 1) per row, of shape (rows, n), or (n,) for all rows of a batch shape (rows,).
+            Levels of quantiles in (0, 1): of shape (n,) for all rows, or (rows, n). The batch shape must be (rows,).
         y : Tensor, optional
-            Observed counts to score, of shape (rows,).
+            Observed counts for the CRPS, of shape (rows,).
         entropy : bool
-            Compute the entropy as well, which needs a logarithm per count.
+            Compute the entropy. It takes a logarithm per count.
         interval_level : float or array-like, optional
             The level of the narrowest interval, as for `narrowest_interval`.
+
+        Returns
+        -------
+        Summary
+            The statistics, with one value per row in every field.
         """
         rows = self.batch_shape.numel()
         level_tensor = torch.as_tensor(levels, dtype=torch.float64, device="cpu")
@@ -419,12 +427,14 @@ class CountDistribution(Distribution, ABC):
         return Summary(mean, variance, within, between, quantiles, mode, scores, spread if entropy else None, interval)
 
     def sample(self, sample_shape: Sequence[int] = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
-        """Draw random counts: quantiles at uniformly distributed levels.
+        """Draw random counts.
+
+        Each draw is the quantile of a uniformly distributed level.
 
         Parameters
         ----------
         sample_shape : sequence of int
-            Shape of the draws of each distribution. Default: one draw.
+            The shape of the draws from each distribution. Default: a single draw.
         generator : torch.Generator, optional
             The source of randomness. Default: torch's own.
 
@@ -441,9 +451,10 @@ class CountDistribution(Distribution, ABC):
 
 
 class Selected(CountDistribution):
-    """Distributions that are selected from another one, `base`, by their positions in its flattened batch.
+    """Some distributions of another batch, `base`, in any order and with repetitions.
 
-    `expand` and `_reshape` return this class for distributions that have no faster way.
+    They are given by a tensor `index` of their positions in the flattened batch of `base`. The tensor's shape is the
+    batch shape. By default, `CountDistribution.expand` and `_reshape` return such a selection.
     """
 
     _base: CountDistribution
@@ -472,9 +483,10 @@ class Selected(CountDistribution):
         return Selected(self._base, self._index[index])
 
     def _select(self, evaluate: Callable[[CountDistribution], Tensor]) -> Tensor:
-        """Compute values for the rows of `base` that hold selected distributions, and keep those of the selected ones.
+        """Evaluate a function such as `log_prob` for the selected distributions.
 
-        `evaluate` computes values for a distribution. Return a tensor (..., n) for n selected distributions.
+        `evaluate` takes a distribution whose first batch axis was indexed, and computes one value for each element of
+        its batch. Of these, the values of the selected distributions are returned, a tensor (..., n) for n of them.
         """
         shape, flat = self._base.batch_shape, self._index.reshape(-1)
         if len(shape) < 2:
@@ -486,18 +498,18 @@ class Selected(CountDistribution):
 
 
 def _split_shape(shape: torch.Size, batch_shape: torch.Size) -> tuple[torch.Size, torch.Size]:
-    """Split a shape to which values and distributions broadcast into its leading axes and its batch axes.
+    """Split a shape into its leading axes and its batch axes; the batch axes are the last `len(batch_shape)` ones.
 
-    The batch axes are the last ones, as many as `batch_shape` has.
+    `shape` is the shape to which values and a batch of distributions broadcast.
     """
     axes = len(shape) - len(batch_shape)
     return shape[:axes], shape[axes:]
 
 
 def _round_down(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert x to a `dtype`, rounding down.
+    """Convert a float64 tensor to a dtype, rounding down.
 
-    So cdf(y) never exceeds the exact value, and icdf(cdf(y)) is y and not the next count.
+    A cdf must be rounded down so that icdf(cdf(y)) is y and not the next count.
     """
     rounded = x.to(dtype)
     return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)

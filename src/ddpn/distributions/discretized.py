@@ -22,7 +22,7 @@ NODES, WEIGHTS = (x[4:] for x in np.polynomial.legendre.leggauss(8))
 
 
 class DiscretizedNormalWeights(NamedTuple):
-    """The probabilities of a rounded Normal, for compiled kernels (see `kernels.family`)."""
+    """A Normal rounded to counts, with the formulas that compiled kernels need (see `kernels.family`)."""
 
     loc: float
     scale: float
@@ -37,10 +37,11 @@ class DiscretizedNormalWeights(NamedTuple):
     def log_weight(self, y):
         """Return log P(y - 1/2 <= X < y + 1/2), or log P(X < 1/2) at y = 0, with a small relative error in both tails.
 
-        Let c = |y - loc| / scale. In a cell that is narrow compared with the Normal, the difference of two cdfs would
-        lose digits. The probability is then the width of the cell times the density at its centre, phi(c), times the
-        mean of cosh(c t) exp(-t^2 / 2) over the cell, by Gauss-Legendre quadrature; t is the distance from the centre
-        in units of scale. In wider cells, the probability is a difference of two cdfs in the lower tail.
+        In general, the probability is a difference of two cdfs. If the cell [y - 1/2, y + 1/2) is narrow compared with
+        the Normal, this difference would be inaccurate. Then the normal density is integrated by Gauss-Legendre
+        quadrature: the probability is the width of the cell, times the density at its centre, times the mean of cosh(c
+        t) exp(-t^2 / 2) over the cell. Here c = |y - loc| / scale, and t is the distance from the centre divided by the
+        scale.
         """
         loc, scale = self.loc, self.scale
         if y < 0.5:
@@ -56,11 +57,11 @@ class DiscretizedNormalWeights(NamedTuple):
         return upper + log(1.0 - exp(lower - upper))
 
     def score(self, y):
-        """Return zeros, because rounded Normals have no gradients."""
+        """Return zeros in place of derivatives, because rounded Normals have no gradients."""
         return 0.0, 0.0, 0.0
 
     def estimate_shape(self):
-        """Return the mean (0 if it is negative), the standard deviation and infinity, the end of the support."""
+        """Return a rough mean (0 if negative), a rough standard deviation, and infinity (no largest count)."""
         return max(self.loc + 0.5, 0.0), self.scale + 0.3, inf
 
 

@@ -40,7 +40,7 @@ class _Barrier(torch.autograd.Function):
 def without_gradient(
     method: Callable[Concatenate[Dist, Parameters], Tensor],
 ) -> Callable[Concatenate[Dist, Parameters], Tensor]:
-    """Decorate a method that has no gradient: `backward` through its result raises an error.
+    """Decorate a method whose result has no gradient, so that `backward` through the result raises an error.
 
     Without the decorator, the result would look like a constant, and training on it would silently do nothing.
     """

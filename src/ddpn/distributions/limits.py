@@ -147,7 +147,7 @@ class Truncated(Modified):
         return (self.base._log_mass(first, last) - self._log_total()).clamp(max=0.0)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that holds all mass except for about e^-depth."""
+        """Return the first and the last count of a window outside of which there is only about e^-depth of the mass."""
         first, last = self.base.bracket(depth)
         low, high, span = self.low.to(first), self.high.to(first), last - first
         # If the range is in a tail of the base, the window has as many counts as the base's, from the end of the range
@@ -160,7 +160,11 @@ class Truncated(Modified):
         return Truncated(base, low, high, validate_args=False)
 
     def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:
-        """Return the components of `base`, restricted to the range, with weights in proportion to their mass there."""
+        """Return the components of `base`, restricted to the counts from `low` to `high`, as inputs for kernels.
+
+        The mixture weight of a component is multiplied by its probability of this range, and weights are rescaled to a
+        sum of 1.
+        """
         stacks = self.base._component_stacks(shape)
         if any(stack.family is None for stack in stacks):
             return super()._component_stacks(shape)
@@ -219,9 +223,9 @@ class Censored(Modified):
         super().__init__(shape, validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute log P(Z = y) below the limit, and log P(Z >= limit) for y = limit. Above, it is minus infinity.
+        """Compute log P(Z = y) for y below the limit, and log P(Z >= limit) for y = limit.
 
-        The result is differentiable in the parameters of `base`.
+        For y above the limit, the result is minus infinity. It is differentiable in the parameters of `base`.
         """
         y = self.as_counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
@@ -248,9 +252,11 @@ class Censored(Modified):
         return np.minimum(super()._quantiles(levels), flatten_rows(self.limit, self.batch_shape)[:, None])
 
     def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:
-        """Return each component of `base` as two: its part below the limit, and a point mass at the limit.
+        """Split each component of `base` into its part below the limit and a point mass at the limit.
 
-        The weights are the component's probabilities of both parts.
+        Return both parts of all components as inputs for kernels.
+
+        The mixture weights are those of the components of `base`, times the component's probability of either part.
         """
         limit = flatten_rows(self.limit, shape)[:, None]
         inner, points = [], []
@@ -274,10 +280,19 @@ class Censored(Modified):
 
 
 def truncate_rows(dist: Dist, lower: RowBound, upper: RowBound) -> Dist | Truncated:
-    """Truncate the distribution of each row to the counts from `lower` to `upper`; None means no bound.
+    """Truncate the distribution of each row to the counts from `lower` to `upper`.
 
-    Shape: the batch shape of `dist` is (rows,) or (rows, k). A bound is a number, an array (rows,), or a tensor that
-    broadcasts with the batch shape.
+    Parameters
+    ----------
+    dist : Distribution
+        Distributions of batch shape (rows,) or (rows, k).
+    lower, upper : float, array, Tensor or None
+        A bound for all rows; an array (rows,); or a tensor that broadcasts with the batch shape. None means no bound.
+
+    Returns
+    -------
+    Truncated
+        The truncated distributions, or `dist` itself if both bounds are None.
     """
     if lower is None and upper is None:
         return dist
@@ -286,18 +301,19 @@ def truncate_rows(dist: Dist, lower: RowBound, upper: RowBound) -> Dist | Trunca
 
 
 def apply_record_limits(dist: Distribution, sample: CountRows[object, Tensor]) -> Distribution:
-    """Truncate the distribution of each row to the bounds in `sample`, and censor it at the recording limit.
+    """Truncate the distribution of each row to its bounds, and censor it at its recording limit.
 
-    A count equal to the limit then stands for that many or more: `log_prob` is the likelihood of a right-censored
-    count, and `crps` compares cdfs only below the limit.
+    `dist` has one distribution for each row of `sample`, which holds the bounds and limits. A recorded count equal to
+    the limit stands for "that many or more". So `log_prob` of the result is the likelihood of a right-censored count,
+    and `crps` compares cdfs only below the limit.
     """
     return censor_rows(truncate_rows(dist, sample.lower, sample.upper), sample.limit)
 
 
 def censor_rows(dist: Dist, limit: RowBound) -> Dist | Censored:
-    """Censor the distribution of each row at its recording limit; None means no limit.
+    """Censor the distribution of each row at its recording limit, the largest count that can be recorded.
 
-    Shapes: as in `truncate_rows`.
+    `limit` has the same shapes as the bounds of `truncate_rows`. None means no limit, and `dist` is returned unchanged.
     """
     if isinstance(dist, Modified) and dist.changes_cdf_only:
         return dist._modify(censor_rows(dist.base, limit), lambda x: x)

@@ -27,17 +27,18 @@ class Mixture(Distribution):
     Parameters
     ----------
     components : Distribution or sequence of Distribution
-        One distribution whose last batch axis enumerates the components, or one distribution per component; their batch
-        shapes broadcast. See `concatenate` for several stacks of components.
+        Either one distribution whose last batch axis enumerates the components, or a sequence of distributions, one per
+        component, whose batch shapes broadcast. Use `concatenate` for a sequence of distributions with several
+        components each.
     weights : Tensor or sequence of float, optional
-        K numbers per row, or for all rows; finite, at least 0, with sum 1. Default: 1/K.
+        K mixture weights for all rows (K,), or for each row (..., K); finite, at least 0, with sum 1. Default: 1/K.
     validate_args : bool, optional
         Validate values. Default: only on a CPU.
 
     Notes
     -----
-    After construction, `components` is one stacked distribution (..., K), or a tuple of such stacks if there are
-    several families. Shape: stacked components (..., K), weights (K,) or (..., K) -> batch_shape (...).
+    After construction, the attribute `components` is one distribution of batch shape (..., K), or a tuple of such
+    distributions if there are several families. The batch shape of the mixture has the leading axes (...).
 
     Examples
     --------
@@ -250,7 +251,7 @@ def _class_for(components: Distribution | Sequence[Distribution]) -> type["Mixtu
 
 
 def _join(values: Sequence[Tensor]) -> Tensor:
-    """Concatenate tensors (..., k_i), one per stack of components, to a tensor (..., K)."""
+    """Concatenate tensors (..., k_i), one per element of `Mixture._stacks`, to a tensor (..., K)."""
     return values[0] if len(values) == 1 else torch.cat(list(values), dim=-1)
 
 
@@ -270,7 +271,7 @@ class CountMixture(Mixture, CountDistribution):
         return weighted_logsumexp(log_p, self.weights.to(log_p.dtype) if self._weights is None else self._weights)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that holds all mass except for about e^-depth."""
+        """Return the first and the last count of a window outside of which there is only about e^-depth of the mass."""
         ends = [stack.bracket(depth) for stack in self._stacks]
         first, last = (torch.cat([pair[i].to(self._like) for pair in ends], dim=-1) for i in (0, 1))
         used = self.weights > 0
@@ -323,7 +324,7 @@ class ContinuousMixture(Mixture):
         return 1.0 - self.cdf(value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Compute quantiles: the y with P(Z <= y) = q."""
+        """Compute the quantile of each level q, the y with P(Z <= y) = q."""
         q = torch.as_tensor(value)
         if needs_validation(self._check, q):
             arguments.check_probabilities("q", q)
@@ -331,13 +332,16 @@ class ContinuousMixture(Mixture):
             return continuous.find_mixture_quantile(self._flatten(), q)
 
     def crps(self, value: Tensor) -> Tensor:
-        """Compute the continuous ranked probability score, by a closed formula."""
+        """Compute the continuous ranked probability score (CRPS) by a closed formula; smaller is better."""
         simple = self._flatten()
         normal = simple.components
         return continuous.normal_mixture_crps(normal.loc, normal.scale, torch.as_tensor(value), simple.weights)
 
     def interval(self, coverage: float) -> tuple[Tensor, Tensor]:
-        """Compute central intervals: tensors low and high, with (1 - coverage) / 2 of the mass on either side."""
+        """Compute central prediction intervals, with (1 - coverage) / 2 of the mass beyond either end.
+
+        Return two tensors, the lower and the upper ends.
+        """
         tail = torch.full_like(self.mean, 0.5 * (1.0 - arguments.check_coverage(coverage)))
         return self.icdf(tail), self.icdf(1.0 - tail)
 
@@ -366,9 +370,9 @@ class _MixedMixture(Mixture):
 def _normalise_weights(
     weights: Tensor | Sequence[float], size: int, device: torch.device, validate_args: bool | None
 ) -> Tensor:
-    """Validate mixture weights and convert them to float64, with sum 1 along the last axis.
+    """Validate mixture weights and convert them to a float64 tensor, divided by their sum along the last axis.
 
-    Raise an `InputError` if the last axis does not have the length `size`, the number of components.
+    Raise an `InputError` if the length of the last axis is not `size`, the number of components.
     """
     weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
     if weights.dim() == 0 or weights.shape[-1] != size:
@@ -379,7 +383,7 @@ def _normalise_weights(
 
 
 def weighted_logsumexp(logs: Tensor, weights: Tensor) -> Tensor:
-    """Compute log sum_k w_k exp(logs_k) over the last axis.
+    """Compute the weighted log-sum-exp, log sum_k w_k exp(logs_k), over the last axis.
 
     The result is differentiable in `logs` and `weights`, even where a weight is 0.
     """
@@ -394,8 +398,9 @@ def weighted_logsumexp(logs: Tensor, weights: Tensor) -> Tensor:
 def weighted_log_masses(log_masses: Tensor, weights: Tensor) -> Tensor:
     """Compute the log probability of an event under a mixture, log sum_k w_k exp(log_masses_k).
 
-    The sum is over the last axis, and `log_masses` has the event's log probabilities under the components. If the
-    probability is close to 1, that of the complement is summed, so that its logarithm keeps its digits.
+    `log_masses` has the log probabilities of the event under the components along the last axis. If the probability of
+    the event is close to 1, the sum runs over 1 minus the probabilities, so that its logarithm has a small relative
+    error.
     """
     missing = (weights * torch.expm1(log_masses)).sum(-1)
     most = missing.detach() > -0.5

@@ -12,7 +12,10 @@ from ddpn.distributions.count import CountDistribution
 
 
 class Modified(CountDistribution):
-    """A count distribution that modifies another one, `base`, such as a truncation. Both have the same batch shape."""
+    """Base class of count distributions that are made from another one, `base`, for example by truncation.
+
+    The result and `base` have the same batch shape.
+    """
 
     base: CountDistribution
     #: True if the class maps the cdf of its base. The base can then be censored instead of the result.
@@ -20,9 +23,10 @@ class Modified(CountDistribution):
 
     @abstractmethod
     def _modify(self, base: CountDistribution, change: Callable[[Tensor], Tensor]) -> Self:
-        """Return the same modification of another distribution, `base`.
+        """Apply the same modification, such as a truncation, to another distribution `base`.
 
-        `change` maps the parameters of the modification, such as bounds, from the old batch shape to that of `base`.
+        `change` is a function of tensors, such as a reshape. It maps tensors of the old batch shape to the batch shape
+        of `base`. It must be applied to the parameters of the modification, such as bounds.
         """
 
     def rows(self, index: Tensor) -> Self:

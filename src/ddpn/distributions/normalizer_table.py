@@ -1,13 +1,14 @@
 """Fast log probabilities of Double Poissons for training, with the precision of float32.
 
-The normalising constant c(mu, gamma) is interpolated in a table instead of being summed. The table has bicubic splines
-of log c and its slopes over log mu and log gamma. Its error is below 2e-6 for log c, and below 1e-5 for the slopes.
+The normalising constant c(mu, gamma) is interpolated in a table instead of being computed by a sum. The table has the
+coefficients of bicubic splines in log mu and log gamma, for log c and its two derivatives. The error is below 2e-6 for
+log c, and below 1e-5 for the derivatives.
 
-- The table is used if gamma is at most 4, or mu / gamma is above 1.3. Otherwise, most mass is on few integers and log
-  c oscillates with mu, so the caller computes the sum.
+- The table is used if gamma is at most 4, or mu / gamma is above 1.3. Otherwise, most mass is on few integers and log c
+  oscillates with mu, so the caller computes the sum.
 - A second table, which most fits never need, is for smaller gammas: variances above 400 times the mean.
-- If mu is beyond a table and gamma mu is at least 10, the entry with the largest mu and the same gamma mu is used,
-  because log c then depends on gamma mu alone. The error of this is 1 / (12 mu), from the series of log c, and
+- For mu beyond a table, log c depends only on gamma mu if gamma mu is at least 10. Then the table is read at its
+  largest mu and at the gamma that gives the same gamma mu. The error is 1 / (12 mu), from the series of log c, plus
   sqrt(gamma) e^(-gamma mu), from the counts near 0.
 """
 
@@ -32,10 +33,21 @@ NODES_PER_UNIT, MARGIN_NODES = 16, 12
 
 
 def log_probs(table, ends, inputs, results):
-    """Write log p(y) and its derivatives in mu and gamma to `results` (3, n), for `inputs` (3, n): y, mu and gamma.
+    """Compute log p(y) of n Double Poissons and its derivatives in mu and gamma.
 
-    `table` (n_mu, n_gamma, 3) is a result of `compute_table`, and `ends` are the first and last log mu, and the first
-    and last log gamma. Results are NaN for mu and gamma that the table does not support.
+    The normalising constant is interpolated in a table.
+    Results are NaN for mu and gamma outside of the table.
+
+    Parameters
+    ----------
+    table : array, (n_mu, n_gamma, 3)
+        A result of `compute_table`.
+    ends : array, (4,)
+        The first and last log mu, and the first and last log gamma, of the table.
+    inputs : array, (3, n)
+        y, mu and gamma.
+    results : array, (3, n)
+        Receives log p(y) and its derivatives in mu and gamma.
     """
     splines = np.zeros(3)
     low_mu, high_mu, low, high = ends[0], ends[1], ends[2], ends[3]
@@ -62,10 +74,10 @@ def log_probs(table, ends, inputs, results):
 
 
 def interpolate(table, x, y, splines):
-    """Evaluate three bicubic splines at one point, and write their values to `splines`.
+    """Evaluate three bicubic splines on a grid at one point, and write their values to `splines` (3,).
 
-    x and y are the point's coordinates in units of the distance between nodes. The four nearest nodes on each axis
-    contribute, with their spline coefficients in `table`.
+    `table` has the three splines' coefficients at each node of the grid. x and y are the coordinates of the point, in
+    units of the distance between neighbouring nodes.
     """
     i, j = int(x), int(y)
     s, t = x - i, y - j
@@ -82,7 +94,8 @@ def interpolate(table, x, y, splines):
 def compute_node_weight(a, s):
     """Return the weight of one of four neighbouring nodes in a cubic B-spline.
 
-    The nodes a = 0, ..., 3 are at -1, 0, 1 and 2, and the spline is evaluated at s between 0 and 1.
+    The nodes a = 0, ..., 3 are at the positions -1, 0, 1 and 2, and the spline is evaluated at a position s between 0
+    and 1.
     """
     if a == 0:
         return (1.0 - s) ** 3 / 6.0
@@ -96,10 +109,23 @@ def compute_node_weight(a, s):
 def compute_table(
     log_prob: Callable[[np.ndarray, np.ndarray], np.ndarray], ends: tuple[float, ...] = USUAL
 ) -> np.ndarray:
-    """Compute the spline coefficients of log c, and of its derivatives in log mu and log gamma.
+    """Compute the spline coefficients of log c, and of its derivatives in log mu and log gamma, on a grid.
 
-    `log_prob` is a function of mu and gamma that returns log p(0) and its derivatives in mu and gamma. log c follows
-    from log p(0) = log(gamma) / 2 - gamma mu - log c. `ends` are the ranges of log mu and log gamma.
+    c(mu, gamma) is the normalising constant of the Double Poisson. It follows from log p(0) = log(gamma) / 2 - gamma mu
+    - log c.
+
+    Parameters
+    ----------
+    log_prob : function
+        A function of arrays mu and gamma. It returns an array whose first three rows are log p(0) and its derivatives
+        in mu and gamma.
+    ends : tuple of float
+        The first and last log mu, and the first and last log gamma.
+
+    Returns
+    -------
+    array, (n_mu, n_gamma, 3)
+        The coefficients of the three splines at the nodes of the grid.
     """
     axes = [_nodes(*ends[:2]), _nodes(*ends[2:])]
     u, v = (x.ravel() for x in np.meshgrid(*axes, indexing="ij"))

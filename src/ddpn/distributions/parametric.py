@@ -23,10 +23,10 @@ from ddpn.runtime.errors import DDPNError
 class ParametricDistribution(CountDistribution):
     """Base class of distributions that are defined by one to three parameters of shape `batch_shape`.
 
-    A subclass has a `family`, with the formulas for compiled kernels (`kernels.family`), and `_names`, the names of its
-    parameters. It may also have a static method `torch_log_prob(y, *parameters)`, a formula for float64 tensors in
-    torch operations, which is used on GPUs and in `torch.func` transforms. Without this method, tensors on a GPU are
-    copied to the CPU and back, and there is no support for `torch.func`.
+    A subclass has a class attribute `family`, with the formulas for compiled kernels (`kernels.family`), and an
+    attribute `_names`, the names of its parameters. It may also have a static method `torch_log_prob(y, *parameters)`,
+    a formula of log p(y) for float64 tensors in torch operations. It is used on GPUs and in `torch.func` transforms.
+    Without this method, tensors on a GPU are copied to the CPU and back, and `torch.func` is not supported.
     """
 
     family: ClassVar[type[Family]]
@@ -57,7 +57,8 @@ class ParametricDistribution(CountDistribution):
     def _compute_log_prob(self, y: Tensor, name: str) -> Tensor:
         """Compute log p(y) in float64, with gradients in the parameters.
 
-        It uses the kernel `name` (see `evaluate_kernel`), or `torch_log_prob` where kernels cannot read the tensors.
+        `name` is the kernel to use, "log_prob" or "float32" (see `evaluate_kernel`). On GPUs and in `torch.func`
+        transforms, `torch_log_prob` is used instead, if the class has it.
         """
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, *parameters = (expand_to(x, shape) for x in (y, *self._parameters()))
@@ -75,12 +76,13 @@ class ParametricDistribution(CountDistribution):
             The kernel. "log_prob" computes log p(y), and "log_range" log P(low <= Z <= high). "float32" is "log_prob"
             with the precision of float32, which is faster for some families.
         columns : sequence of array, (rows,) each
-            The inputs of the kernel in float64: y, or low and high, and then the parameters.
+            The inputs of the kernel in float64: y (or low and high), followed by the parameters.
 
         Returns
         -------
         array, (4, rows)
-            The logarithm and three derivatives, 0 for missing parameters. "float32" may leave out the last derivative.
+            The log probability and its derivatives in three parameters, which are 0 for parameters that do not exist.
+            For "float32", the last row may be missing.
         """
         log_prob = loops.compute_normalised_log_probs if is_family_normalised(cls.family) else loops.compute_log_probs
         function = loops.compute_log_ranges if name == "log_range" else log_prob
@@ -98,14 +100,25 @@ class ParametricDistribution(CountDistribution):
         return self._map_parameters(lambda x: x.reshape(tuple(shape)))
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that holds all mass except for about e^-depth."""
+        """Return the first and the last count of a window outside of which there is only about e^-depth of the mass."""
         first, last = self._call_per_row(loops.compute_extents, 2, np.full(self.batch_shape.numel(), float(depth)))
         return self._to_tensor(first), self._to_tensor(last)
 
     def _call_per_row(self, function: Callable[..., None], n_results: int, *columns: np.ndarray) -> np.ndarray:
-        """Call a kernel with the parameters of all distributions, flattened to rows.
+        """Call a compiled kernel for each distribution of the batch, flattened to rows.
 
-        `columns` are inputs (rows,) that precede the parameters. Return an array (n_results, rows).
+        Parameters
+        ----------
+        function : function
+            The kernel, such as `kernels.loops.compute_moments`.
+        n_results : int
+            The number of results per row.
+        *columns : array, (rows,)
+            Inputs of the kernel that precede the parameters.
+
+        Returns
+        -------
+        array, (n_results, rows)
         """
         parameters = [flatten_rows(x, self.batch_shape) for x in self._parameters()]
         return calls.call_per_row(function, self.family, [*columns, *parameters], n_results)
@@ -159,9 +172,18 @@ class ParametricDistribution(CountDistribution):
 def _call_kernel(
     kind: type[ParametricDistribution], name: str, counts: tuple[Tensor, ...], parameters: Sequence[Tensor]
 ) -> Tensor:
-    """Evaluate the kernel `name` of a distribution class, with gradients in the parameters.
+    """Compute a log probability by a compiled kernel, with gradients in the parameters.
 
-    `counts` are y, or low and high. All tensors have one shape.
+    Parameters
+    ----------
+    kind : type
+        The class of the distribution.
+    name : str
+        The kernel, see `ParametricDistribution.evaluate_kernel`.
+    counts : tuple of Tensor
+        The counts y, or low and high.
+    parameters : sequence of Tensor
+        The parameters. All tensors have the same shape.
     """
     if is_transformed(*counts, *parameters):
         raise DDPNError(f"{kind.__name__} has no formula for torch.func and torch.compile. Use torch.autograd instead.")
@@ -169,7 +191,7 @@ def _call_kernel(
 
 
 class _KernelContext(FunctionCtx):
-    """The context of `_Kernel` and `_Slopes`: what their forward passes save for `backward`."""
+    """The autograd context of `_Kernel` and `_Slopes`, with what `forward` saves for `backward`."""
 
     kind: type[ParametricDistribution]
     name: str
@@ -178,9 +200,10 @@ class _KernelContext(FunctionCtx):
 
 
 class _Kernel(torch.autograd.Function):
-    """Autograd function whose value and gradient are both computed by one call of a kernel.
+    """Autograd function that computes a log probability by a compiled kernel.
 
-    Second derivatives come from the formula in torch operations, or from `_Slopes` if there is no formula.
+    The same call of the kernel computes the gradient, which is kept for `backward`. If second derivatives are needed,
+    the gradient is computed again: from the class's `torch_log_prob`, or by `_Slopes` if there is no such formula.
     """
 
     @staticmethod
@@ -211,9 +234,10 @@ class _Kernel(torch.autograd.Function):
 def _evaluate_kernel(
     kind: type[ParametricDistribution], name: str, counts: Sequence[Tensor], parameters: Sequence[Tensor]
 ) -> Tensor:
-    """Evaluate the kernel `name` of a distribution class for tensors of one shape.
+    """Evaluate a compiled kernel for tensors of one shape.
 
-    Return a tensor (1 + derivatives, ...): the logarithm, and its derivatives in the parameters.
+    The arguments are those of `_call_kernel`. Return a tensor (1 + derivatives, ...): the log probability, and its
+    derivatives in the parameters.
     """
     columns = [flatten_rows(x, x.shape) for x in (*counts, *parameters)]
     outputs = torch.from_numpy(kind.evaluate_kernel(name, columns))
@@ -223,9 +247,10 @@ def _evaluate_kernel(
 def _differentiate_formula(
     formula: Callable[..., Tensor], y: Tensor, grad: Tensor, parameters: Sequence[Tensor]
 ) -> list[Tensor | None]:
-    """Differentiate a formula of log p(y) in torch operations, and multiply its derivatives by `grad`.
+    """Differentiate a formula of log p(y) in torch operations, and multiply each derivative by `grad`.
 
-    Return one tensor per parameter, or None if it needs no gradient. The tensors can be differentiated again.
+    `formula(y, *parameters)` returns log p(y). Return one tensor per parameter, or None for a parameter that needs no
+    gradient. The tensors can be differentiated again.
     """
     total = formula(y.double(), *(x.double() for x in parameters)).sum()
     leaves = [x for x in parameters if x.requires_grad]
@@ -235,9 +260,10 @@ def _differentiate_formula(
 
 
 class _Slopes(torch.autograd.Function):
-    """Autograd function of the derivatives that a kernel computes.
+    """Autograd function of the derivatives of a log probability in the parameters, computed by a compiled kernel.
 
-    Its gradient, the second derivatives of log p, consists of central differences, which are accurate to six digits.
+    Its gradient consists of the second derivatives of the log probability. They are computed by central differences,
+    which are accurate to six digits.
     """
 
     @staticmethod

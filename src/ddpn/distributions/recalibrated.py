@@ -46,12 +46,14 @@ class MonotoneMap(NamedTuple):
 
     @classmethod
     def from_knots(cls, at: ArrayLike, value: ArrayLike) -> "MonotoneMap":
-        """Make a map from its knots and its values there. Raise an `InputError` if they do not increase from 0 to 1.
+        """Make a map from its knots and its values at the knots.
+
+        Raise an `InputError` unless both increase strictly from 0 to 1.
 
         Parameters
         ----------
         at, value : array-like
-            Knots and the values of the map at the knots, both strictly increasing from 0 to 1.
+            The knots, and the values of the map at the knots.
         """
         both = cls(*(torch.as_tensor(x, dtype=torch.float64).contiguous() for x in (at, value)))
         good = both.at.dim() == 1 and both.at.shape == both.value.shape and len(both.at) > 1
@@ -62,7 +64,7 @@ class MonotoneMap(NamedTuple):
 
     @property
     def slope(self) -> Tensor:
-        """The slopes of the K pieces between knots, a tensor (K,)."""
+        """The slopes of the K linear pieces between neighbouring knots, a tensor (K,)."""
         return self.value.diff() / self.at.diff()
 
     def reflect(self) -> "MonotoneMap":
@@ -87,10 +89,10 @@ class MonotoneMap(NamedTuple):
         return _piecewise(v, self.value, self.at)
 
     def mean_slope(self, pmf: Tensor, cdf: Tensor) -> Tensor:
-        """Compute the mean slope of the map G between F(y - 1) and F(y), given p(y) and F(y).
+        """Compute the mean slope of the map G between the cdfs F(y - 1) and F(y) of neighbouring counts.
 
-        The recalibrated probability of the count y is p(y) times this slope. Unlike the difference of two values of G,
-        the product keeps the digits of a small p(y).
+        `pmf` is p(y), and `cdf` is F(y). The recalibrated probability of the count y is p(y) times this slope. It could
+        also be computed as G(F(y)) - G(F(y - 1)), but the product is more accurate for a small p(y).
         """
         slope, inner = self.slope, self.at[1:-1]
         before = cdf - pmf
@@ -148,7 +150,10 @@ class Recalibrated(Modified):
 
     @without_gradient
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute log p(y). It is finite and accurate even far in the tails, if log p(y) of `base` is."""
+        """Compute log p(y).
+
+        The result is finite and accurate even far in the tails if that of `base` is.
+        """
         y = self.as_counts(value)
         log_p = self.base.log_prob(y).double()
         slope = self.map.mean_slope(log_p.exp(), self.base._compute_tails(y)[0])
@@ -158,9 +163,9 @@ class Recalibrated(Modified):
         return self.base._broadcast_counts(value, negative)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that holds all mass except for about e^-depth.
+        """Return the first and the last count of a window outside of which there is only about e^-depth of the mass.
 
-        It is the window of `base`, because recalibration multiplies the mass outside of it by a constant.
+        It is the window of `base`. Recalibration changes the mass outside of it at most by a constant factor.
         """
         return self.base.bracket(depth)
 
@@ -194,7 +199,10 @@ class Recalibrated(Modified):
     def summary(
         self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: ArrayLike | None = None
     ) -> Summary:
-        """Compute `CountDistribution.summary`. The shares of aleatoric and epistemic variance are those of `base`."""
+        """Compute moments, quantiles and other statistics, as `CountDistribution.summary` does.
+
+        The aleatoric and epistemic parts have the same shares of the variance as in `base`.
+        """
         result = super().summary(levels, y, entropy, interval_level)
         share = result.epistemic / (result.aleatoric + result.epistemic)
         epistemic = result.variance * torch.where(share.isnan(), 0.0, share)
@@ -208,11 +216,11 @@ class Recalibrated(Modified):
     @property
     @without_gradient
     def epistemic(self) -> Tensor:
-        """Epistemic variance: the same share of the variance as in `base`."""
+        """Epistemic variance: the variance times the epistemic share of the variance of `base`."""
         return self.summary(torch.zeros(0)).epistemic
 
     @property
     @without_gradient
     def aleatoric(self) -> Tensor:
-        """Aleatoric variance: the variance without its epistemic part."""
+        """Aleatoric variance: the variance minus the epistemic variance."""
         return self.summary(torch.zeros(0)).aleatoric

@@ -27,10 +27,10 @@ _ROUNDING = 1e-15
 
 
 def compute_summaries(stacks: Sequence[ComponentStack], n_rows: int, request: SummaryRequest) -> Summaries:
-    """Compute the statistics in `request` for `n_rows` mixtures, whose components are given as stacks.
+    """Compute the statistics in `request` for `n_rows` mixtures, one per row.
 
-    Rows are processed in blocks and threads. The counts of a row are summed one by one, or by panels (`kernels.panels`)
-    if there are very many.
+    `stacks` has the components of the mixtures. Rows are processed in blocks, on several threads. The probabilities of
+    a row's counts are added one by one or, if there are very many counts, by quadrature (`kernels.panels`).
     """
     no_values = np.empty((n_rows, 0))
     arrays = (no_values if x is None else x for x in (request.levels, request.y, request.interval_levels))
@@ -86,11 +86,27 @@ def _summarise_counts(
     is_long: np.ndarray,
     results: Sequence[np.ndarray],
 ) -> None:
-    """Compute the statistics of a block of rows by summing over counts one by one, and write them to `results`.
+    """Compute the statistics of a block of rows by adding the probabilities of counts one by one.
 
-    As many rows are processed at a time as fit into the arena, an array for the probabilities of all their components
-    (`kernels.loops`). Rows with more than `limit` counts are marked in `is_long` and skipped. For `groups` and
-    `inputs`, see `kernels.loops.summarise`.
+    The rows are processed in groups that are small enough for the probabilities of all their components to fit into one
+    array, the arena (`kernels.loops`).
+
+    Parameters
+    ----------
+    block : RowBlock
+        The mixtures.
+    groups : array of int, (K,)
+        For each component, the index of the component of the user's mixture that it is part of.
+    inputs : sequence of three arrays
+        Levels of quantiles, counts to score, and levels of narrowest intervals, as for `kernels.loops.summarise`.
+    request : SummaryRequest
+        Says whether to compute the entropy, and how to recalibrate cdfs.
+    limit : int
+        The most counts of a row. Rows with more counts are skipped.
+    is_long : array of bool, (rows,)
+        Receives True for rows that were skipped.
+    results : sequence of array
+        The fields of `Summaries` to write to.
     """
     n_rows, size = block.weights.shape
     arena, work = np.empty(_FIRST_ARENA_COUNTS), np.empty((3, limit))
@@ -121,9 +137,9 @@ def _summarise_panels(
     request: SummaryRequest,
     results: Sequence[np.ndarray],
 ) -> None:
-    """Compute the statistics of a block of rows with very many counts, and write them to `results`.
+    """Compute the statistics of a block of rows with very many counts, by quadrature (`kernels.panels`).
 
-    Sums run over panels of counts, see `kernels.panels`. For `groups` and `inputs`, see `kernels.loops.summarise`.
+    The arguments are those of `_summarise_counts`.
     """
     n_rows, size = block.weights.shape
     extents, totals = np.zeros((n_rows, size, ranges.N_EXTENT)), np.zeros((n_rows, size, 3))
@@ -140,9 +156,21 @@ def _summarise_panels(
 
 
 def _find_modes(block: RowBlock, extents: np.ndarray, totals: np.ndarray, modes: np.ndarray) -> np.ndarray:
-    """Find the mode of each row by bisection between two counts that enclose it, `modes` (rows, 2).
+    """Find the mode of each row by bisection between two counts.
 
-    `extents` and `totals` describe the components, see `kernels.panels`.
+    Parameters
+    ----------
+    block : RowBlock
+        The mixtures.
+    extents, totals : array
+        The components' ranges of counts and sums, results of `kernels.panels`.
+    modes : array, (rows, 2)
+        For each row, two counts between which the mode lies.
+
+    Returns
+    -------
+    array, (rows,)
+        The modes.
     """
     low, high = modes.T
     while True:
@@ -158,9 +186,10 @@ def _find_modes(block: RowBlock, extents: np.ndarray, totals: np.ndarray, modes:
 
 
 def _correct_extreme_quantiles(stacks: Sequence[ComponentStack], levels: np.ndarray, quantiles: np.ndarray) -> None:
-    """Correct the quantiles of levels close to 0 or 1 in place, for which sums over counts are not accurate enough.
+    """Replace quantiles of levels close to 0 or 1 in place by more accurate ones, found by bisection.
 
-    They are found by bisection. At level 0 the quantile is 0, and at level 1 infinity.
+    The probabilities from which quantiles are usually found leave out about 1e-18 of the mass. At level 0 the quantile
+    is set to 0, and at level 1 to infinity. `levels` and `quantiles` have the shape (rows, n).
     """
     deep = (levels > 0.0) & (levels < 1.0) & (np.minimum(levels, 1.0 - levels) < _DEEP_TAIL)
     if deep.any() and all(stack.family is not None for stack in stacks):
@@ -172,13 +201,16 @@ def _correct_extreme_quantiles(stacks: Sequence[ComponentStack], levels: np.ndar
 
 
 def _search_extreme_quantiles(block: RowBlock, levels: np.ndarray) -> np.ndarray:
-    """Find one quantile per row by bisection, from tail probabilities that are accurate even close to 0."""
+    """Find one quantile per row by bisection, from tail probabilities that are accurate even close to 0.
+
+    `block` has the mixtures, and `levels` (rows,) the level of each row.
+    """
 
     def reaches(z: np.ndarray) -> np.ndarray:
-        """Return True where the cdf at z is at least the level.
+        """Return True for each row whose cdf at the count z is at least the level.
 
-        For levels above 1/2, survival functions are compared, which are more accurate there. NaN counts as reached, so
-        that the search ends.
+        For levels above 1/2, survival functions are compared, which are more accurate there. The result is also True if
+        a probability is NaN, so that the search ends.
         """
         both = np.zeros((2, len(z), 1))
         block.call(loops.add_tails, z[:, None], both)
@@ -201,7 +233,7 @@ def _search_extreme_quantiles(block: RowBlock, levels: np.ndarray) -> np.ndarray
 def compute_tails(stacks: Sequence[ComponentStack], y: np.ndarray) -> np.ndarray:
     """Compute P(Z <= y) and P(Z > y) for n counts y per row, with small relative errors in both tails.
 
-    Shape: y (rows, n) -> (2, rows, n).
+    `stacks` has the components of the mixtures, one mixture per row. Shape: y (rows, n) -> (2, rows, n).
     """
     results = np.zeros((2, *y.shape))
     families = [stack for stack in stacks if stack.family is not None]

@@ -1,4 +1,4 @@
-"""Statistics of count distributions, one per row: requests for them, and their results."""
+"""Statistics of count distributions, one per row: the request for them, and the results."""
 
 from typing import NamedTuple
 
@@ -12,14 +12,16 @@ class Summaries(NamedTuple):
     Parameters
     ----------
     moments : array, (rows, 6)
-        Mean, variance, mode, entropy, and the parts of the variance within and between the components of the user's
-        mixture (aleatoric and epistemic).
-    quantiles, scores : array, (rows, L) and (rows, Q)
-        Quantiles at L levels, and the CRPS of Q counts.
+        Mean, variance, mode, entropy, aleatoric variance and epistemic variance. The last two are the variance within
+        and between the components of the user's mixture.
+    quantiles : array, (rows, L)
+        Quantiles at L levels.
+    scores : array, (rows, Q)
+        The CRPS of Q counts.
     intervals : array, (rows, 3) or (rows, 0)
         The lowest and the highest count of the narrowest interval, and its probability. Empty if not requested.
     entries : array, (rows, 2) or (rows, 0)
-        The two levels of `CountDistribution.entry_levels`. Empty if not requested.
+        The two results of `CountDistribution.entry_levels`. Empty if not requested.
     """
 
     moments: np.ndarray
@@ -76,20 +78,22 @@ class Summary(NamedTuple):
 
 
 class SummaryRequest(NamedTuple):
-    """A request for statistics of rows. Moments are always computed.
+    """What to compute for each row, besides the moments, which are always computed.
 
     Parameters
     ----------
-    levels, y : array, (rows, L) and (rows, Q), optional
-        Levels of the quantiles to compute, and counts to score.
+    levels : array, (rows, L), optional
+        Levels of the quantiles to compute. Default: none.
+    y : array, (rows, Q), optional
+        Counts whose CRPS to compute. Default: none.
     interval_levels : array, (rows, 1), optional
-        Levels of the narrowest intervals to compute.
+        Levels of the narrowest intervals to compute. Default: none.
     entries : bool
-        Compute `CountDistribution.entry_levels` of the first y of each row.
+        Compute `CountDistribution.entry_levels` of the first count in `y` of each row.
     entropy : bool
         Compute the entropy.
     cdf_map : array, (2, knots)
-        The knots and the values of a `MonotoneMap` by which all cdfs are recalibrated. Without knots, cdfs are
+        The knots and the values of a `MonotoneMap` by which all cdfs are recalibrated. If it has no knots, cdfs are
         unchanged.
     """
 

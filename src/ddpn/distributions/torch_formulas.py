@@ -1,13 +1,16 @@
 """Formulas in torch operations, for GPUs, `torch.func` and second derivatives.
 
 A Double Poisson is normalised by a sum over counts. Here, every such sum has 63 terms, so that tensors have a fixed
-shape. If the counts that are not negligible (the window) are 62 or fewer, the terms are these counts. In a wider
-window, the sum over large counts is replaced by an integral over s = sqrt(y), as a Double Poisson has about the same
-width everywhere on this scale. It is evaluated by Gauss-Legendre quadrature with 43 nodes. If the window starts below
-16, the other 20 terms are the counts 0, ..., 19, the last of which have weights that join the sum to the integral.
+shape. Which terms these are depends on the window, the range of counts that are not negligible.
+
+- If the window has at most 62 counts, the terms are the counts from its start on.
+- In a wider window, the sum over large counts is replaced by an integral over s = sqrt(y), because a Double Poisson has
+  about the same width everywhere on this scale. The integral is evaluated by Gauss-Legendre quadrature with 43 nodes.
+  If the window starts below 16, the other 20 terms are the counts 0, ..., 19. The last of these have weights that join
+  the sum to the integral.
 
 The positions of terms have no gradient, so derivatives of any order are those of the sum. Errors are below 1e-9 where
-gamma is at least 1e-4, the smallest gamma of networks. Below, they grow to 3e-6 at a gamma of 5e-8.
+gamma is at least 1e-4, the smallest gamma that networks predict. They grow to 3e-6 at a gamma of 5e-8.
 """
 
 import math
@@ -41,9 +44,9 @@ _ABOVE_MINUS_ONE = -1.0 + 2.0**-53
 
 
 def _compute_head_weights() -> np.ndarray:
-    """Compute the weights of the counts 0, ..., 19 in a sum over counts that continues as an integral.
+    """Compute the weights of the counts 0, ..., 19 in a sum over counts that continues as an integral from 15.5 on.
 
-    The integral starts at 15.5. The first 12 weights are 1; the last 8 correct the sum for the transition, by the
+    The first 12 weights are 1. The last 8 correct the error at the transition from the sum to the integral, by the
     Gauss-Encke formula.
     """
     cut = np.zeros(2 * MARGIN)
@@ -67,7 +70,7 @@ def needs_torch(*tensors: Tensor) -> bool:
 def _tabulate_h(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Return tables of log h(y) and of sqrt(2 pi) h(y) for the counts 0, ..., 15, and the number 1 as a tensor.
 
-    h(y) = e^-y y^y / y!. All three are float64 tensors on the device.
+    h(y) = e^-y y^y / y!. All three results are float64 tensors on the device.
     """
     with torch.inference_mode(False):
         values = LOG_H[:JOIN_COUNT], np.exp(LOG_H[:JOIN_COUNT] + HALF_LOG_TWO_PI), 1.0
@@ -76,17 +79,19 @@ def _tabulate_h(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 
 @cache
 def _make_term_matrices(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Make two matrices (7, 64) that map seven numbers of a row to the positions and the weights of its 64 terms.
+    """Make two matrices (7, 64) that give the positions and the weights of a row's 64 terms, see `place_terms`.
 
-    A row has either a short or a long window of counts (see the module); the numbers of the other kind are 0.
+    Positions and weights are linear in seven numbers of the row, with which the matrices are multiplied. The first two
+    numbers are 0 if the window of counts is long, and the next four are 0 if it is short.
 
-    - Two numbers of a short window: its first count, and 1. The terms are 63 consecutive counts of weight 1.
-    - Four numbers of a long window: 1 if it starts with the counts 0, ..., 19, else 0; and start^2, start * length and
-      length^2, where start and length describe the window of s = sqrt(y). At a node x of weight w, y = (start + x
-      length)^2, and its weight is w dy/dx = 2 w (start + x length) length. Both are linear in the last three numbers.
+    - The two numbers of a short window are its first count, and 1. The terms are 63 consecutive counts of weight 1.
+    - The first number of a long window is 1 if the terms include the counts 0, ..., 19, else 0. The other three are
+      start^2, start * length and length^2, where start and length describe the window of s = sqrt(y). At a quadrature
+      node x of weight w, the position is y = (start + x length)^2. Its weight is w dy/dx = 2 w (start + x length)
+      length. Both are linear in these three numbers.
     - The seventh number is the count y of `log_prob`, which is the last term and has weight 0.
 
-    A third tensor (6,) is True for the numbers of long windows.
+    Also return a boolean tensor (6,), which is True for the four numbers of a long window.
     """
     size = len(HEAD_WEIGHTS)
     x, w = np.polynomial.legendre.leggauss(TERMS - 1 - size)
@@ -118,7 +123,7 @@ def log_h(y: Tensor) -> Tensor:
 
 
 def _look_up(table: Tensor, y: Tensor) -> Tensor:
-    """Look up counts in a table for 0, ..., 15. Larger counts get its last value."""
+    """Look up each element of y in a table for the counts 0, ..., 15. Counts above 15 get its last value."""
     # The extra axis is for vmap, which would read the value of an index without axes.
     return table[y.clamp(0, JOIN_COUNT - 1).long().unsqueeze(-1)].squeeze(-1)
 
@@ -126,17 +131,21 @@ def _look_up(table: Tensor, y: Tensor) -> Tensor:
 def deviance(y: Tensor, mu: Tensor) -> Tensor:
     """Compute D(y; mu) = mu - y + y log(y / mu), half of the Poisson deviance.
 
-    It is computed from y - mu and log1p, so that only the rounding of y - mu matters.
+    The formula uses y - mu and log1p, so the result is accurate even if y is close to mu.
     """
     gap = y - mu
     return torch.special.xlog1py(y, (gap / mu).clamp(min=_ABOVE_MINUS_ONE)) - gap
 
 
 def place_terms(mu: Tensor, gamma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Choose the 63 terms of the sum that normalises a Double Poisson, and add the count y as a term of weight 0.
+    """Choose the 63 terms of the sum that normalises each Double Poisson, and add the count y as a term of weight 0.
 
-    The window has the counts z with gamma D(z; mu) up to about 28. Return positions and weights, (..., 64) each for
-    parameters of shape (...).
+    The terms cover the counts z with gamma D(z; mu) up to about 28, see the module. D is the function `deviance`.
+
+    Returns
+    -------
+    positions, weights : Tensor, (..., 64)
+        The terms' counts, which may be fractional, and their weights in the sum, for parameters of shape (...).
     """
     positions, weights, is_long = _make_term_matrices(mu.device)
     centre, reach = mu.sqrt(), math.sqrt(2.0 * _DEPTH) * gamma.rsqrt()
@@ -157,19 +166,23 @@ def place_terms(mu: Tensor, gamma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class WeightedTerms(NamedTuple):
-    """The terms of the sum that normalises a Double Poisson; the last one is the count y of `log_prob`.
+    """The 63 terms of the sum that normalises a Double Poisson, and the count y of `log_prob` as the last term.
+
+    A term is h(z) exp(-gamma D(z; mu)) times its quadrature weight, with h(z) = e^-z z^z / z! and D the function
+    `deviance`.
 
     Parameters
     ----------
-    y, deviance, weight : Tensor, (..., 64)
-        Positions, D(y; mu), and weights: h(y) exp(-gamma D(y; mu)) times the quadrature weight, divided by
-        exp(-gamma min_deviance) and multiplied by sqrt(2 pi). The last weight is 0.
+    y, deviance : Tensor, (..., 64)
+        The terms' counts z, which may be fractional, and D(z; mu).
+    weight : Tensor, (..., 64)
+        The terms, divided by exp(-gamma min_deviance) and multiplied by sqrt(2 pi). The last one is 0.
     total : Tensor, (...)
-        The sum of the weights.
+        The sum of `weight`.
     min_deviance : Tensor, (...)
         The smallest D of all terms.
     scaled_h : Tensor, (...)
-        sqrt(2 pi) h(y) of the last term.
+        sqrt(2 pi) h(y) for the count y of `log_prob`.
     """
 
     y: Tensor
@@ -180,14 +193,17 @@ class WeightedTerms(NamedTuple):
     scaled_h: Tensor
 
     def mean(self, x: Tensor) -> Tensor:
-        """Compute the expectation of a function of a Double Poisson, from its values x at all terms."""
+        """Compute the expectation of a function under each Double Poisson, given its values x (..., 64).
+
+        The values are those at the 64 terms of each row.
+        """
         return (self.weight * x).sum(-1) / self.total
 
 
 def weigh_terms(y: Tensor, mu: Tensor, gamma: Tensor) -> WeightedTerms:
-    """Compute the terms of the sum that normalises a Double Poisson, and the same quantities for the count y.
+    """Compute the terms of the sum that normalises each Double Poisson, with the count y as an extra last term.
 
-    The result is differentiable in mu and gamma.
+    All tensors have one shape. The result is differentiable in mu and gamma.
     """
     with torch.no_grad():
         at, weight = place_terms(mu, gamma, y)
@@ -255,9 +271,9 @@ class SavedContext(Protocol):
 
 
 class DoublePoissonLogProb(torch.autograd.Function):
-    """Autograd function of log p(y), with a closed formula for the gradient.
+    """Autograd function of log p(y) of Double Poissons, with a closed formula for the gradient.
 
-    Without it, autograd would store all 64 terms of every row.
+    It saves memory: automatic differentiation would store all 64 terms of every row.
     """
 
     @staticmethod
@@ -271,7 +287,10 @@ class DoublePoissonLogProb(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: SavedContext, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Multiply `grad` by the saved gradient. For second derivatives, differentiate the formula again."""
+        """Multiply `grad` by the gradient that `forward` saved.
+
+        For second derivatives, the gradient is computed again by automatic differentiation.
+        """
         y, mu, gamma = ctx.saved_tensors[:3]
         slopes: Sequence[Tensor] = ctx.saved_tensors[3:]
         if torch.is_grad_enabled():
@@ -281,9 +300,9 @@ class DoublePoissonLogProb(torch.autograd.Function):
 
 
 def _compute_with_gradient(y: Tensor, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute log p(y) of Double Poissons, and its derivatives in mu and in gamma. Shape: (rows,) each.
+    """Compute log p(y) of Double Poissons, and its derivatives in mu and in gamma. All tensors have the shape (rows,).
 
-    The derivatives are gamma (y - E[Z]) / mu and E[D(Z; mu)] - D(y; mu).
+    The derivatives are gamma (y - E[Z]) / mu and E[D(Z; mu)] - D(y; mu), with D as in `deviance`.
     """
     terms = weigh_terms(y, mu, gamma)
     slope = terms.mean(terms.deviance) - terms.deviance[..., -1]

@@ -22,9 +22,10 @@ from ddpn.runtime.errors import InputError
 
 
 class ZeroModified(Modified):
-    """Base class of `ZeroInflated` and `Hurdle`: an extra zero with probability pi, else another count.
+    """Base class of `ZeroInflated` and `Hurdle`, which change the probability of zero of another distribution.
 
-    The other counts follow `base`, or in a `Hurdle` `base` truncated to at least 1.
+    With probability pi, the count is an "extra" zero. Otherwise it is drawn from `base` (`ZeroInflated`), or from
+    `base` truncated to at least 1 (`Hurdle`).
     """
 
     _pi: Tensor | None
@@ -57,7 +58,7 @@ class ZeroModified(Modified):
 
     @property
     def pi(self) -> Tensor:
-        """Probability of an extra zero, one that does not come from the distribution of the other counts."""
+        """Probability of an extra zero, one that is not drawn from `base`."""
         return self._pi if self._logits is None else self._logits.sigmoid()  # type: ignore[return-value]
 
     @property
@@ -72,14 +73,14 @@ class ZeroModified(Modified):
     @property
     @abstractmethod
     def _other_counts(self) -> CountDistribution:
-        """The distribution of a count that is not an extra zero."""
+        """The distribution of counts that are not extra zeros: `base`, or `base` truncated to at least 1."""
 
     @property
     def _like(self) -> Tensor:
         return self._parameter
 
     def _weights(self) -> Tensor:
-        """Return pi and 1 - pi as a tensor (..., 2), the weights of an extra zero and of the other counts."""
+        """Return pi and 1 - pi as a tensor (..., 2), the mixture weights of extra zeros and of all other counts."""
         if self._logits is None:
             pi = self._parameter.double()
             return torch.stack([pi, 1.0 - pi], dim=-1)
@@ -87,10 +88,10 @@ class ZeroModified(Modified):
         return torch.stack([logits.sigmoid(), (-logits).sigmoid()], dim=-1)
 
     def _log_other_weight(self, positive: Tensor) -> Tensor:
-        """Compute log(1 - pi) in float64, for rows in which `positive` is True.
+        """Compute log(1 - pi) in float64 for the rows where the boolean tensor `positive` is True.
 
-        In other rows, the value is not used. It has no gradient in pi there, because the gradient would be NaN at pi =
-        1.
+        In other rows, the result must not be used. It has no gradient in pi there, because the gradient would be NaN at
+        pi = 1.
         """
         if self._logits is None:
             return torch.log1p(-torch.where(positive, self._parameter.double(), 0.0))
@@ -98,17 +99,23 @@ class ZeroModified(Modified):
 
     @property
     def mean(self) -> Tensor:
-        """Mean: (1 - pi) times the mean of the other counts. It is differentiable if their mean is."""
+        """Mean of the counts: (1 - pi) m, where m is the mean of the counts that are not extra zeros.
+
+        It is differentiable if m is.
+        """
         return self._weights()[..., 1].to(self.dtype) * self._other_counts.mean
 
     @property
     def variance(self) -> Tensor:
-        """Variance: (1 - pi) (v + pi m^2), where m and v are the mean and the variance of the other counts."""
+        """Variance of the counts: (1 - pi) (v + pi m^2).
+
+        m and v are the mean and the variance of the counts that are not extra zeros.
+        """
         pi, other_weight = self._weights().to(self.dtype).unbind(-1)
         return other_weight * (self._other_counts.variance + pi * self._other_counts.mean**2)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return the first and the last count of a window that holds all mass except for about e^-depth."""
+        """Return the first and the last count of a window outside of which there is only about e^-depth of the mass."""
         first, last = self._other_counts.bracket(depth)
         return torch.zeros_like(first), last
 
@@ -224,7 +231,7 @@ class Hurdle(ZeroModified):
         return torch.where(positive, beyond, zero).to(self.dtype)
 
     def _log_positive(self, y: Tensor) -> Tensor:
-        """Compute log P(Y = y | Y > 0) under `base`, in float64."""
+        """Compute log P(Z = y | Z > 0) in float64, where Z follows `base`."""
         if torch_formulas.needs_torch(y, *self._leaves()):
             at_zero = self.base.log_prob(torch.zeros_like(y)).double()
             return self.base.log_prob(y).double() - torch.log(-torch.expm1(at_zero.clamp(max=-1e-300)))

@@ -1,8 +1,9 @@
 """The Conway-Maxwell-Poisson distribution, parametrised by its mean and dispersion as in Huang (2017).
 
-With m = lambda^(1 / nu), its probabilities lambda^y / (y!)^nu, up to a factor, are (m^y / y!)^nu: powers of Poisson
-probabilities. So they are proportional to (h(y) exp(-D(y; m)))^nu with h(y) = e^-y y^y / y! and D(y; m) = m - y + y
-log(y / m). The m that gives a prescribed mean has no closed form, so `kernels.by_mean` solves for it.
+Its probabilities are proportional to lambda^y / (y!)^nu. With the rate m = lambda^(1 / nu), this is (m^y / y!)^nu, a
+power of Poisson probabilities. So the probabilities are proportional to (h(y) exp(-D(y; m)))^nu with h(y) = e^-y y^y /
+y! and D(y; m) = m - y + y log(y / m). The m that gives a prescribed mean has no closed form, so `kernels.by_mean`
+solves for it.
 """
 
 from math import log, log1p
@@ -16,11 +17,11 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 def guess_log_rate(mu, nu):
-    """Guess log m from the mean mu, as a start for Newton's method.
+    """Guess log m from the mean mu and the inverse dispersion nu, as a start for Newton's method.
 
-    For large nu mu, E[Y] = m - 1/2 + 1 / (2 nu) is a good approximation. Otherwise, nu log m is interpolated between
-    its limits: for nu -> 0, the Geometric distribution with lambda = mu / (1 + mu); for nu = 1, the Poisson with m =
-    mu; and for nu -> infinity with a mean below 1, the Bernoulli distribution.
+    m = lambda^(1 / nu) is the rate. For large nu mu, E[Y] = m - 1/2 + 1 / (2 nu) is a good approximation. Otherwise, nu
+    log m is interpolated between three limits: for nu -> 0, the Geometric distribution with lambda = mu / (1 + mu); for
+    nu = 1, the Poisson with m = mu; and for nu -> infinity with a mean below 1, the Bernoulli distribution.
     """
     by_mean = log(max(mu + 0.5 - 0.5 / nu, 1e-300))
     if nu < 1.0:
@@ -31,7 +32,7 @@ def guess_log_rate(mu, nu):
 
 
 class ConwayMaxwellPoissonWeights(RateWeights):
-    """Probabilities of a Conway-Maxwell-Poisson, for compiled kernels (see `kernels.family`)."""
+    """A Conway-Maxwell-Poisson distribution, with the formulas that compiled kernels need (see `kernels.family`)."""
 
     @classmethod
     def prepare(cls, a, b, c):

@@ -14,9 +14,9 @@ from ddpn.runtime.errors import InputError
 
 
 class DoubleBinomialWeights(NamedTuple):
-    """Weights of a Double Binomial, for compiled kernels (see `kernels.family`).
+    """A Double Binomial, with the formulas that compiled kernels need (see `kernels.family`).
 
-    The weight of k is h(k) h(n - k) exp(-gamma D(k)), as in `DoubleBinomial`.
+    The unnormalised probability of k is h(k) h(n - k) exp(-gamma D(k)), with h and D as in `DoubleBinomial`.
     """
 
     mu: float
@@ -40,18 +40,15 @@ class DoubleBinomialWeights(NamedTuple):
         return by_mu, -sum_deviances(k, others, self.mu, self.total), 0.0
 
     def estimate_shape(self):
-        """Return a centre (mu), a rough standard deviation, and the last possible count (the total).
-
-        The standard deviation is limited by the number of possible counts.
-        """
+        """Return a centre (mu), a rough standard deviation, and the largest possible count (the total)."""
         mu, n = self.mu, self.total
         return mu, min(sqrt(mu * (1.0 - mu / n) / self.gamma), n) + 0.5, n
 
 
 def sum_deviances(k, others, mu, n):
-    """Return D(k) = k log(k / mu) + (n - k) log((n - k) / (n - mu)).
+    """Return D(k) = k log(k / mu) + (n - k) log((n - k) / (n - mu)), where `others` is n - k.
 
-    It is the sum of two Poisson deviances, of k for the mean mu and of `others` = n - k for the mean n - mu.
+    It is half of the Poisson deviance of k for the mean mu, plus that of n - k for the mean n - mu.
     """
     return deviance(k, mu) + deviance(others, n - mu)
 

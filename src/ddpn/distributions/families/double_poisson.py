@@ -32,10 +32,11 @@ _MIN_TABLE_ROWS = 100
 
 
 class DoublePoissonWeights(NamedTuple):
-    """Weights of a Double Poisson, h(y) exp(-gamma D(y; mu)), for compiled kernels (see `kernels.family`).
+    """A Double Poisson, with the formulas that compiled kernels need (see `kernels.family`).
 
-    If `is_large` is True, the terms of D(y; mu) = mu - y + y log(y / mu) are so large that they cancel. Then D is
-    computed by a series.
+    The unnormalised probability of y is h(y) exp(-gamma D(y; mu)), with h(y) = e^-y y^y / y! and D(y; mu) = mu - y + y
+    log(y / mu). If the parameters are so large that the terms of D nearly cancel, `is_large` is True, and D is computed
+    by a series.
     """
 
     mu: float
@@ -65,7 +66,7 @@ class DoublePoissonWeights(NamedTuple):
         return self.gamma * (y - self.mu) / self.mu, -(deviance(y, self.mu) if self.is_large else by_log), 0.0
 
     def estimate_shape(self):
-        """Return a rough centre, an upper bound of the standard deviation, and infinity, the end of the support.
+        """Return a rough centre, an upper bound of the standard deviation, and infinity (no largest count).
 
         The centre is mu, or 0 where the most probable count may be 0.
         """
@@ -142,9 +143,10 @@ class DoublePoisson(ParametricDistribution):
 
     @classmethod
     def evaluate_kernel(cls, name: str, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Evaluate a kernel, see `ParametricDistribution.evaluate_kernel`.
+        """Evaluate a kernel for many rows, as `ParametricDistribution.evaluate_kernel` does.
 
-        The kernel "float32" looks up the normalising constant in a table (`normalizer_table`) instead of summing.
+        The kernel "float32" looks up the normalising constant in a table (`normalizer_table`). The other kernels
+        compute it by a sum.
         """
         if name != "float32":
             return super().evaluate_kernel(name, columns)
@@ -165,7 +167,7 @@ class DoublePoisson(ParametricDistribution):
         return results
 
     def log_normalizer(self) -> Tensor:
-        """Compute log c(mu, gamma), the normalising constant of Eq. 1. It is differentiable."""
+        """Compute log c(mu, gamma), the normalising constant of Eq. 1. The result is differentiable."""
         gamma = self.gamma.double()
         return self._to_tensor(
             torch_formulas.double_poisson_sums(self.mu.double(), gamma).log_total + 0.5 * gamma.log()
@@ -173,9 +175,9 @@ class DoublePoisson(ParametricDistribution):
 
     @property
     def _needs_torch(self) -> bool:
-        """True if moments must be computed in torch operations.
+        """True if moments must be computed by torch operations instead of compiled kernels.
 
-        This is so for gradients, on a GPU, and in a `torch.func` transform.
+        This is so if a parameter requires gradients, is on a GPU, or is inside a `torch.func` transform.
         """
         has_gradient = torch.is_grad_enabled() and (self.mu.requires_grad or self.gamma.requires_grad)
         return has_gradient or torch_formulas.needs_torch(self.mu, self.gamma)
@@ -198,8 +200,8 @@ class DoublePoisson(ParametricDistribution):
     def mode(self) -> Tensor:
         """The most probable count. If two counts are equally probable, it is the smaller one.
 
-        Rounding may hide which of two neighbours is more probable. So their exact ratios correct the mode that was
-        found by comparing probabilities.
+        Because of rounding, a comparison of probabilities may find a neighbour of the mode. So the result is corrected
+        by the exact ratios of neighbouring probabilities.
         """
         with torch.no_grad():
             mode, mu, gamma = (x.double() for x in (super().mode, self.mu, self.gamma))
@@ -221,9 +223,10 @@ class DoublePoisson(ParametricDistribution):
 
 @cache
 def _table(ends: tuple[float, ...]) -> np.ndarray:
-    """Return the table of the normalising constant (see `normalizer_table`) for ranges of log mu and log gamma, `ends`.
+    """Return the table of spline coefficients of the normalising constant (see `normalizer_table.compute_table`).
 
-    It is computed on the first call, which takes up to a second.
+    `ends` are the first and last log mu, and the first and last log gamma. The table is computed on the first call,
+    which takes up to a second.
     """
 
     def at_zero(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
@@ -233,7 +236,7 @@ def _table(ends: tuple[float, ...]) -> np.ndarray:
 
 
 def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    """Compute log(p(y + 1) / p(y)) from a formula without cancellation."""
+    """Compute log(p(y + 1) / p(y)) by a formula in which no large terms cancel."""
     count = y.clamp(min=0.0)
     inner = count * torch.log1p(1.0 / count.clamp(min=0.5)) - 1.0
     return (1.0 - gamma) * inner - gamma * torch.log((count + 1.0) / mu)
@@ -243,9 +246,10 @@ def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
 def kl_divergence(p: DoublePoisson, q: DoublePoisson) -> Tensor:
     """Compute the Kullback-Leibler divergence KL(p || q) of two Double Poissons.
 
-    With the sum S_p of all weights of p, log p(z) = log h(z) - gamma_p D(z; mu_p) - log S_p. The term log h(z) is the
-    same for q. So KL(p || q) = log S_q - log S_p + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)], with expectations
-    under p. As D(Z; mu_q) = D(Z; mu_p) + mu_q - mu_p - Z log(mu_q / mu_p), these follow from E[Z] and E[D(Z; mu_p)].
+    log p(z) = log h(z) - gamma_p D(z; mu_p) - log S_p, where S_p is the sum of h(z) exp(-gamma_p D(z; mu_p)) over all
+    counts. The same holds for q. The terms log h(z) cancel, so KL(p || q) = log S_q - log S_p + gamma_q E[D(Z; mu_q)] -
+    gamma_p E[D(Z; mu_p)], with expectations under p. They follow from E[Z] and E[D(Z; mu_p)], because D(Z; mu_q) = D(Z;
+    mu_p) + mu_q - mu_p - Z log(mu_q / mu_p).
     """
     shape = broadcast_shapes(p=tuple(p.batch_shape), q=tuple(q.batch_shape))
     (mu_p, gamma_p), (mu_q, gamma_q) = ((x.expand(shape).double() for x in (d.mu, d.gamma)) for d in (p, q))
@@ -311,9 +315,9 @@ def _check_reachable(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
 
 
 def _solve_for_variance(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Find mu and gamma of Double Poissons with this mean and variance by bisection in log gamma.
+    """Find mu and gamma of the Double Poissons with a given mean and variance, by bisection in log gamma.
 
-    The mean is kept while gamma changes, and the variance falls with gamma. Return mu, gamma and the variance reached.
+    For a fixed mean, the variance falls as gamma rises. Return mu, gamma and the variance with these parameters.
     """
     low, high = (torch.full_like(mean, end) for end in _LOG_GAMMA)
     for _ in range(_HALVINGS):
@@ -325,6 +329,6 @@ def _solve_for_variance(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor,
 
 
 def _solve_location(mean: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
-    """Find log mu of Double Poissons with this mean and gamma. Return log mu and the variance."""
+    """Find mu of the Double Poissons with a given mean and gamma. Return log mu and the variance."""
     log_mu, variance = calls.call_per_row(solve_rates, MeanDoublePoisson.family, [mean.numpy(), gamma.numpy()], 2)
     return torch.from_numpy(log_mu), torch.from_numpy(variance)

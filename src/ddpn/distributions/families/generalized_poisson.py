@@ -14,7 +14,7 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 class GeneralizedPoissonWeights(NamedTuple):
-    """Probabilities of a Generalised Poisson, for compiled kernels (see `kernels.family`)."""
+    """A Generalised Poisson, with the formulas that compiled kernels need (see `kernels.family`)."""
 
     mu: float
     alpha: float
@@ -29,8 +29,8 @@ class GeneralizedPoissonWeights(NamedTuple):
     def log_weight(self, y):
         """Return log p(y) = log h(y) + log(theta / m) - D(y; m), where m = theta + lambda y.
 
-        h and D are those of `kernels`, theta and lambda those of `GeneralizedPoisson`. Large terms do not cancel in
-        this form.
+        Here h(y) = e^-y y^y / y! and D(y; m) = m - y + y log(y / m). theta and lambda are defined in
+        `GeneralizedPoisson`. In this form, no large terms cancel.
         """
         mu, alpha = self.mu, self.alpha
         return log_h(y) - log1p(alpha * y / mu) - deviance(y, (mu + alpha * y) / (1.0 + alpha))

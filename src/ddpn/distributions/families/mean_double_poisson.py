@@ -16,11 +16,12 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 def guess_log_rate(mean, gamma):
-    """Guess the log mu of a Double Poisson from its mean, as a start for Newton's method.
+    """Guess log mu of a Double Poisson from its mean and gamma, as a start for Newton's method.
 
     gamma log mu is nearly linear in gamma, so it is interpolated between three cases.
 
-    - For gamma -> 0, weights tend to h(y) x^y with x = T e^(1 - T), where T < 1 solves T = mean (1 - T)^2.
+    - For gamma -> 0, probabilities tend to multiples of h(y) x^y, with h(y) = e^-y y^y / y! and x = T e^(1 - T), where
+      T < 1 solves T = mean (1 - T)^2.
     - For gamma = 1, the distribution is Poisson, and mu is the mean.
     - For gamma -> infinity and a mean below 1, it tends to a Bernoulli distribution. There, mu^gamma tends to e^(1 -
       gamma) mean / (1 - mean).
@@ -35,7 +36,7 @@ def guess_log_rate(mean, gamma):
 
 
 class MeanDoublePoissonWeights(RateWeights):
-    """Probabilities of a Double Poisson with a given mean, for compiled kernels (see `kernels.family`)."""
+    """A Double Poisson with a given mean, with the formulas that compiled kernels need (see `kernels.family`)."""
 
     @classmethod
     def prepare(cls, a, b, c):

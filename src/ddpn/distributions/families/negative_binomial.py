@@ -14,9 +14,9 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 class NegativeBinomialWeights(NamedTuple):
-    """Probabilities of a Negative Binomial, for compiled kernels (see `kernels.family`).
+    """A Negative Binomial, with the formulas that compiled kernels need (see `kernels.family`).
 
-    The parameters are the mean mu and r = 1 / alpha.
+    It is stored by its mean mu and r = 1 / alpha.
     """
 
     mu: float
@@ -31,9 +31,10 @@ class NegativeBinomialWeights(NamedTuple):
         return True
 
     def log_weight(self, y):
-        """Compute log p(y) by Loader's saddle-point expansion, which keeps its digits for large counts.
+        """Compute log p(y) by Loader's saddle-point expansion, which is accurate even for large counts.
 
-        It splits log p(y) into a unit deviance and the errors of Stirling's formula for the three gamma functions.
+        log p(y) is computed from a unit deviance and from the errors of Stirling's formula for the three gamma
+        functions.
         """
         mu, r = self.mu, self.r
         if y <= 0.0:
@@ -43,10 +44,10 @@ class NegativeBinomialWeights(NamedTuple):
         return log_h(y) + scale - unit_deviance(y, mu, r)
 
     def score(self, y):
-        """Compute the derivatives of log p(y) in mu and alpha.
+        """Compute the derivatives of log p(y) in mu and alpha, and 0 for the third parameter, which does not exist.
 
-        The derivative in r is a difference of digamma functions. Writing these as logarithms and
-        `scalar.stirling_slope` avoids cancellation for large r.
+        The derivative in r = 1 / alpha contains a difference of digamma functions, whose leading terms cancel for large
+        r. So each is written as a logarithm plus a correction, `scalar.stirling_slope`.
         """
         mu, r = self.mu, self.r
         n, q = y + r, (y - mu) / (mu + r)
@@ -62,9 +63,9 @@ class NegativeBinomialWeights(NamedTuple):
 
 
 def unit_deviance(y, mu, r):
-    """Return y log(y / mu) - (y + r) log((y + r) / (mu + r)), free of cancellation for small and for large r.
+    """Return y log(y / mu) - (y + r) log((y + r) / (mu + r)), accurately for small and for large r.
 
-    It is half of the deviance of a Negative Binomial.
+    It is half of the deviance of a Negative Binomial with mean mu and r = 1 / alpha.
     """
     if y <= 0.0:
         return r * log1p(mu / r)
@@ -73,7 +74,7 @@ def unit_deviance(y, mu, r):
 
 
 def log_ratio(x, y, gap):
-    """Return log(x / y), with a small relative error even if x and y are close. `gap` is x - y."""
+    """Return log(x / y), given `gap` = x - y, with a small relative error even if x and y are close."""
     return log(x / y) if gap < -0.5 * y else log1p(gap / y)
 
 
@@ -138,7 +139,7 @@ class NegativeBinomial(ParametricDistribution):
 
 
 def _stirling_error(x: Tensor) -> Tensor:
-    """Compute the error of Stirling's formula for tensors, see `kernels.scalar.stirling_error`."""
+    """Compute the error of Stirling's formula, log x! - log(sqrt(2 pi x) x^x e^-x), for each element of a tensor."""
     small, large = x.clamp(max=16.0), x.clamp(min=16.0)
     exact = torch.lgamma(small + 1.0) - (small + 0.5) * small.log() + small - HALF_LOG_TWO_PI
     return torch.where(x < 16.0, exact, -torch_formulas.approximate_log_h(large) - 0.5 * large.log() - HALF_LOG_TWO_PI)

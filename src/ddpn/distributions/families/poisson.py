@@ -13,7 +13,7 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 class PoissonWeights(NamedTuple):
-    """Probabilities of a Poisson distribution, for compiled kernels (see `kernels.family`)."""
+    """A Poisson distribution, with the formulas that compiled kernels need (see `kernels.family`)."""
 
     mu: float
 
@@ -66,7 +66,10 @@ class Poisson(ParametricDistribution):
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor) -> Tensor:
-        """Compute log p(y) = log h(y) - D(y; mu) in torch operations, with h and D as in `kernels`."""
+        """Compute log p(y) in torch operations, as log h(y) - D(y; mu).
+
+        h(y) = e^-y y^y / y! and D(y; mu) = mu - y + y log(y / mu).
+        """
         return torch_formulas.log_h(y) - torch_formulas.deviance(y, mu)
 
     @property
