@@ -169,10 +169,10 @@ def fit_recalibration(
 ) -> Calibration:
     """Fit a recalibration map for the mixture to held-out rows; return a calibration that contains this map.
 
-    The map is used if it clearly lowers the CRPS of held-out rows, or in any case if `always` is True. It is shrunk
-    towards the identity, as if `prior_rows` additional rows were calibrated already. If the map is used, the interval
-    levels of the mixture and of groups are dropped, because they were fitted to distributions without it. `seed` draws
-    the rows on which the CRPS is compared.
+    The map is used if it lowers the CRPS of held-out rows by more than two standard errors, or in any case if `always`
+    is True. It is shrunk towards the identity, as if `prior_rows` additional rows were calibrated already. If the map
+    is used, the interval levels of the mixture and of groups are dropped, because they were fitted to distributions
+    without it. `seed` draws the rows on which the CRPS is compared.
     """
     recalibration, _ = Recalibration.fit(held_out, MIXTURE, prior_rows, always, seed)
     changed = replace(calibration, recalibrations={**calibration.recalibrations, MIXTURE: recalibration})
@@ -238,7 +238,8 @@ def fit_profile(folds: Folds, time_columns: Sequence[str] = (), clock: Clock = N
     cross-fitting, all training rows, where each is scored as if its fold had been left out of the summary. Columns in
     `time_columns` are ignored in the scores. If `clock` leaves little time, only the first rows are used.
 
-    Return a calibration that has only the summary and the scores.
+    Return a calibration that has only the summary and the scores. Without validation rows and without cross-fitting, it
+    has only the summary.
     """
     train, ignored = _take_affordable_rows(folds.train, clock), tuple(time_columns)
     number = None if folds.fold_numbers is None else folds.fold_numbers[: len(train)]
@@ -259,11 +260,13 @@ def _take_affordable_rows(rows: CountRows, clock: Clock) -> CountRows:
 
 
 def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) -> dict[str, np.ndarray]:
-    """Return the interval scores of the held-out counts for the mixture or single members, keyed by `names`.
+    """Return the interval scores of the held-out counts for the mixture or single members.
 
     The score of a count is the lowest level at which the narrowest interval contains it (`score_counts`). `names` are
-    names of members, or "mixture". If `maps` has an entry for a name, the distributions are recalibrated first, with
-    one map per part of the rows. If the mixture consists of a single member, both get the same scores.
+    names of members, which may include "mixture". If `maps` has an entry for a name, the distributions are recalibrated
+    first, with one map per part of the rows. If the mixture consists of a single member, both get the same scores.
+
+    The result has an array of scores for each of `names`, shape (rows,).
     """
     rows, scores = held_out.rows, dict[str, np.ndarray]()
     sole = None if MIXTURE in maps else held_out.find_sole_member()
@@ -297,10 +300,13 @@ def _fit_levels(
 ) -> tuple[dict[str, IntervalLevels], IntervalGroups | None]:
     """Fit interval levels to all rows and, if `groups` is not None, to each group of rows.
 
-    `scores` has the interval scores of the rows (`_score_rows`), keyed by "mixture" and the names of members. The
-    levels over all rows are shrunk towards the requested coverage, as if the predicted distributions had been right for
-    `prior_rows` additional rows. The levels of a group are shrunk towards the levels over all rows, which count as
-    `group_rows` rows. `groups` is the name of the groups, as for `fit_intervals`.
+    `scores` has the interval scores of the rows (`_score_rows`), keyed by "mixture" and the names of members. `rows`
+    has their weights, recording limits and group labels (`interval_groups`). `groups` is the name of the groups or of
+    the column of X from which the labels come.
+
+    The levels over all rows are shrunk towards the requested coverage, as if the predicted distributions had been right
+    for `prior_rows` additional rows. The levels of a group are shrunk towards the levels over all rows, which count as
+    `group_rows` rows.
 
     Return the levels over all rows, keyed like `scores`, and the levels of the groups (None if `groups` is None).
     """

@@ -71,19 +71,20 @@ class ColumnProfile(NamedTuple):
         The number of rows, followed by the number of missing values.
     absent : array, shape (2,)
         The surprise of a missing value, followed by that of a value that is not missing.
-    edges : array
-        Selected training values of a numeric column, ascending.
-    surprise : array
+    edges : array, shape (edges,)
+        Selected training values of a numeric column, ascending (`choose_tail_edges`).
+    surprise : array, shape (edges,)
         The surprise of each value in `edges`.
-    normal : array
+    normal : array, shape (edges,)
         The normal score of each value in `edges`: the normal quantile of its rank.
     scales : array, shape (2,)
-        The scale of the exponential tail below the training range, followed by that above it.
-    keys : array
-        The hashes of the levels of a category, or the values of a number that has few distinct ones.
-    key_surprise : array
+        The scale of the exponential tail below the training range, followed by that above it, in the unit of the
+        column (`measure_mean_excess`).
+    keys : array, shape (keys,)
+        The hashes of the levels of a category, or the values of a number that has few distinct ones; ascending.
+    key_surprise : array, shape (keys,)
         The surprise of each of `keys`.
-    coded : array
+    coded : array, shape (keys,)
         For each of `keys`, its share of the training rows if the joint distribution has an indicator of it, else 0.
     unseen : array, shape (2,)
         The surprise of a value that is not among `keys`, followed by the probability of such values.
@@ -283,8 +284,8 @@ def measure_mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
     """Estimate the scale of an exponential upper tail by its mean excess (mean minus minimum).
 
     `values` are the distinct values of a column in ascending order, and `counts` has the number of rows with each
-    value. The tail consists of the largest values: about 2% of the rows, and at least ten rows if the column has
-    enough.
+    value. The tail consists of the largest values: about 2% of the rows, but at least ten rows or, if the column has
+    fewer than 40 rows, a quarter of them.
     """
     above = np.cumsum(counts[::-1])[::-1]
     min_rows = max(_TAIL_SHARE * above[0], min(_MIN_TAIL_ROWS, above[0] / 4.0))
@@ -326,9 +327,17 @@ def measure_tail_surprise(x: np.ndarray, edge: float, scale: float) -> np.ndarra
 class UpperTail(NamedTuple):
     """Upper tail of the distribution of a score among ordinary rows, estimated from training rows.
 
-    The surprise of a score s is -log P(S >= s), where S is the score of an ordinary row. `edges` are selected scores in
-    ascending order, and `surprise` has their surprises. Between `edges`, the surprise is interpolated. Above the last
-    one, it grows linearly with slope 1 / `scale`.
+    The surprise of a score s is -log P(S >= s), where S is the score of an ordinary row. Between selected scores, it is
+    interpolated. Above the largest of them, it grows linearly with slope 1 / `scale`.
+
+    Attributes
+    ----------
+    edges : array, shape (edges,)
+        The selected scores, ascending.
+    surprise : array, shape (edges,)
+        The surprise of each of the selected scores.
+    scale : array, shape (1,)
+        The scale of the exponential tail above the largest selected score.
     """
 
     edges: np.ndarray

@@ -63,8 +63,9 @@ def _stands_out(values: np.ndarray, tail_rows: int, row: int | None = None) -> b
     """Return True if a value stands out from the other large values more than an exponential tail allows.
 
     The value is `values[row]`, by default the largest value. The tail consists of the `tail_rows` largest values, and
-    their excesses are measured from the next smaller value. In Fisher's test for k exponential excesses, the
-    probability that the largest is more than a share x of their sum is at most k (1 - x)^(k - 1).
+    their excesses are measured from the next smaller value. By Fisher's test, the probability that the largest of k
+    exponential excesses is more than a share x of their sum is at most k (1 - x)^(k - 1). The value stands out if this
+    bound is below 0.1%. With fewer than ten positive excesses, the result is False.
     """
     ordered = np.sort(values)[::-1]
     if len(ordered) <= tail_rows:

@@ -46,7 +46,8 @@ def score_counts(dist: Distribution, y: Tensor, uniforms: np.ndarray) -> np.ndar
     scores are uniform on [0, 1] for small and for large counts.
 
     If a count lies outside the interval of the highest level, 1 - 1e-9, its score is 1 plus its distance from that
-    interval divided by the interval's width. `make_interval` widens intervals for such levels.
+    interval divided by the interval's width (the number of counts in it). `make_interval` widens intervals for such
+    levels.
 
     >>> from ddpn.distributions import Poisson
     >>> dist, y = Poisson(torch.tensor([2.0, 300.0])), torch.tensor([0, 300])
@@ -106,8 +107,8 @@ def make_interval(dist: Distribution, level: float | np.ndarray, kind: str = "na
     `level` is a number for all rows, or one per row. `kind` is "narrowest" (the fewest consecutive counts) or "central"
     (at most half of the remaining probability on either side).
 
-    If a level is above 1, the interval of level 1 - 1e-9 is widened on each side by (level - 1) times its width. For
-    example, a level of 1.5 widens it by half of its width.
+    If a level is above 1, the interval of level 1 - 1e-9 is widened on each side by (level - 1) times its width (the
+    number of counts in it). For example, a level of 1.5 widens it by half of its width on each side.
     """
     counts = discretize(dist)
     levels = torch.as_tensor(level, dtype=torch.float64).clamp(max=_MAX_LEVEL).expand(counts.batch_shape)
@@ -137,7 +138,8 @@ def summarise_with_interval(
 def widen_interval(counts: CountDistribution, interval: Interval, level: float | np.ndarray) -> Interval:
     """Widen each interval whose level is above 1 by (level - 1) times its width on each side.
 
-    Other intervals are returned unchanged. `level` is a number for all rows or one per row.
+    The width is the number of counts in the interval. Other intervals are returned unchanged. `level` is a number for
+    all rows or one per row.
     """
     if np.max(level, initial=0.0) <= 1.0:
         return interval
@@ -158,15 +160,22 @@ def compute_probability_between(counts: CountDistribution, low: Tensor, high: Te
 
 
 class IntervalLevels(NamedTuple):
-    """Scores of calibration rows, which determine the interval level for any coverage (split conformal prediction).
+    """Weighted scores of calibration rows, which determine the interval level for any coverage.
 
-    The score of a row is the lowest level at which the interval contains its count (`score_counts`). The level for a
-    coverage of 90% is the score that 90% of the calibration rows do not exceed, or 90% if this is higher.
+    This is split conformal prediction. The score of a row is the lowest level at which the interval contains its count
+    (`score_counts`). The level for a coverage of 90% is the score that 90% of the calibration rows do not exceed, or
+    90% if this is higher.
 
-    Guarantee: on average over calibration sets, the interval of a new row contains its count with at least the
-    requested probability. This holds if the new row is like the calibration rows, if these were not used for other
-    choices, and if no prior rows are added. For distributions with one peak it holds exactly, however wrong the model
-    is.
+    Guarantee: the interval of a new row contains its count with at least the requested probability, on average over
+    calibration sets. It has three conditions:
+
+    - the new row is exchangeable with the calibration rows;
+    - the calibration rows were not used for other choices, such as that of the mixture weights;
+    - no artificial scores were added (`prior_rows` of `from_scores` is 0).
+
+    If the predicted distributions have one peak, the guarantee holds for any number of calibration rows, however wrong
+    the model is. If they have several peaks, it is approximate, because the interval of a higher level need not contain
+    that of a lower level.
 
     If new rows are distributed differently, the guarantee extends to them if weights are density ratios of new rows to
     calibration rows (weighted conformal prediction). A new row has the weight `new` = sum w^2 / sum w. This makes the
@@ -174,10 +183,10 @@ class IntervalLevels(NamedTuple):
 
     Parameters
     ----------
-    scores : array
-        The scores of the calibration rows, ascending.
-    weight : array
-        The weights of these rows, 1 on average.
+    scores : array, shape (scores,)
+        The scores of the calibration rows, and artificial scores if there are any, ascending.
+    weight : array, shape (scores,)
+        The weights of these scores. Those of the calibration rows are 1 on average.
     rows : array, shape (1,)
         The number of calibration rows.
     new : array, shape (1,)
@@ -200,11 +209,11 @@ class IntervalLevels(NamedTuple):
         prior_rows: float = 0.0,
         is_censored: bool = False,
     ) -> Self:
-        """Make levels from the scores of calibration rows. Rows of weight 0 are dropped.
+        """Make levels from the scores of calibration rows (`score_counts`). Rows of weight 0 are dropped.
 
-        If `prior_rows` is not 0, the uniform scores of a correct model are added with the total weight of this many
-        rows. This shrinks levels towards the requested coverage. `is_censored` is True if some of the counts were
-        censored.
+        If `prior_rows` is not 0, artificial scores are added: the uniform scores of a correct model, with the total
+        weight of this many rows. They shrink levels towards the requested coverage. `is_censored` is True if some of
+        the counts were censored.
         """
         if weight is not None:
             used = weight > 0
@@ -225,10 +234,11 @@ class IntervalLevels(NamedTuple):
         return bool(self.censored[0])
 
     def measure_coverage(self, level: float) -> tuple[float, float]:
-        """Return the weighted share of calibration rows that intervals of a level cover, and their effective number.
+        """Return the weighted share of calibration rows whose counts lie inside intervals of a level.
 
-        A row is covered if its score is at most `level`. The artificial uniform scores that `from_scores` adds for
-        `prior_rows` are not counted.
+        A count lies inside if its score is at most `level`. The artificial uniform scores that `from_scores` adds for
+        `prior_rows` are left out. Also return the effective number of calibration rows, which is smaller than their
+        number if weights differ.
         """
         observed = ~np.isin(self.scores, _UNIFORM_SCORES)
         scores, weight = self.scores[observed], self.weight[observed]
@@ -299,7 +309,7 @@ class IntervalGroups:
     Parameters
     ----------
     by : str
-        The name of the column with the groups.
+        The name of the groups, usually of the column of X with the group of each row.
     names : tuple of str
         The groups.
     prior_rows : float
@@ -354,7 +364,7 @@ class IntervalGroups:
         """Fit the interval levels of each group for the mixture or one member, and store them.
 
         `name` is "mixture" or the name of the member. `scores` has the score of each calibration row by its predicted
-        distribution (`score_counts`), and `codes` has the group of each row (`encode_labels`).
+        distribution (`score_counts`), `codes` its group (`encode_labels`), and `weight` its weight.
         """
         masks = [codes == code for code in range(len(self.names))]
         self.levels[name] = [
@@ -378,8 +388,11 @@ class IntervalGroups:
 def attach_group_labels(sample: CountRows, groups: str | ArrayLike | None) -> tuple[CountRows, str | None]:
     """Attach group labels to rows as `interval_groups`; return the rows and the name of the groups.
 
-    The labels stay with their rows when rows are selected or split. If `groups` is None or the name of a column, there
-    are no labels to attach, and `sample` and `groups` are returned unchanged.
+    `groups` has the label of each row. The labels stay with their rows when rows are selected or split. The name of the
+    groups is the name of `groups` if this is a series with a name, otherwise "group".
+
+    If `groups` is None or the name of a column, there are no labels to attach, and `sample` and `groups` are returned
+    unchanged.
     """
     if groups is None or isinstance(groups, str):
         return sample, groups

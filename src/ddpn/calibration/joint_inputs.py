@@ -33,7 +33,10 @@ class JointInputs(NamedTuple):
 
     @classmethod
     def fit(cls, inputs: np.ndarray) -> Self:
-        """Estimate mean and precision from the inputs of training rows, with Ledoit-Wolf shrinkage."""
+        """Estimate the mean, the precision and the scale of the inputs from training rows.
+
+        The covariance is shrunk by the method of Ledoit and Wolf. Shape: inputs (rows, width).
+        """
         from sklearn.covariance import ledoit_wolf  # slow to import
 
         mean = inputs.mean(0, dtype=np.float64)
@@ -49,11 +52,14 @@ class JointInputs(NamedTuple):
         return cls(*(part.astype(np.float32) for part in (mean, precision, scale)))
 
     def find_least_explained(self, inputs: np.ndarray) -> np.ndarray:
-        """Return, for each row, the position of the input that is farthest from its prediction by the other inputs."""
+        """Return, for each row, the position of the input that is farthest from its prediction by the other inputs.
+
+        The distance is measured in units of `scale`. Shape: (rows, width) -> (rows,).
+        """
         return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
 
     def compute_distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return two measures of how unusual each row is.
+        """Return two measures of how unusual each row is. Shape: (rows, width) -> (rows,) each.
 
         The first is its squared Mahalanobis distance from the mean, divided by the number of inputs. The second is its
         largest residual, in units of `scale`; a residual is the difference between an input and its prediction by the

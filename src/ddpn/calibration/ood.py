@@ -35,7 +35,7 @@ class OODScores(NamedTuple):
 
     @classmethod
     def fit(cls, scores: np.ndarray, alpha: float) -> Self:
-        """Sort the scores of calibration rows.
+        """Return the sorted scores of calibration rows, with `alpha`.
 
         The scores must be computed by a summary of the training rows that does not include the calibration rows.
         `alpha` is kept even if it is too small to flag any row; `warning` then says so.

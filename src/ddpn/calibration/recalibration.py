@@ -97,7 +97,7 @@ class Recalibration(NamedTuple):
 
     Parameters
     ----------
-    value : array
+    value : array, shape (knots,)
         The recalibrated probabilities at the fixed points (`KNOTS`) between which the map is linear.
     rows : int
         The number of calibration rows.
@@ -128,8 +128,8 @@ class Recalibration(NamedTuple):
         """Fit the map to held-out predictions of `member`, and measure by cross-fitting how much it lowers the CRPS.
 
         `member` is "mixture" or the name of one model in it. The map is shrunk towards the identity, as if `prior_rows`
-        additional rows were calibrated already. It is used if it clearly lowers the CRPS, or in any case if `always` is
-        True. If there are many rows, only some of them are scored, which `seed` draws.
+        additional rows were calibrated already. It is used if it lowers the CRPS by more than two standard errors, or
+        in any case if `always` is True. If there are more than 5,000 rows, only 5,000 that `seed` draws are scored.
 
         Return the recalibration and a list of maps: for each part of the held-out rows, the map fitted to all other
         parts.
@@ -166,11 +166,12 @@ Block = tuple[int, np.ndarray, CountDistribution]
 def _measure_gain(
     blocks: Sequence[Block], y: np.ndarray, maps: Sequence[MonotoneMap], weight: np.ndarray, seed: int
 ) -> tuple[float, float]:
-    """Return how much recalibration lowers the mean CRPS, and the standard error of this difference.
+    """Return how much recalibration lowers the mean CRPS (positive if it helps), and the standard error.
 
-    `blocks` have the distributions before recalibration. `maps` has one map for each part of the held-out rows, fitted
-    to the other parts. If there are more than 5,000 rows, only 5,000 that `seed` draws are scored, because scoring is
-    slow.
+    Each block of rows has the number of its part, the positions of its rows in `y`, and their distributions before
+    recalibration. `y` and `weight` have one value per row. `maps` has one map for each part of the held-out rows,
+    fitted to the other parts. If there are more than 5,000 rows, only 5,000 that `seed` draws are scored, because
+    scoring is slow.
     """
     scored, gains = np.zeros(len(y), dtype=bool), np.zeros(len(y))
     scored[np.random.default_rng(seed).permutation(len(y))[:_MAX_SCORED_ROWS]] = True

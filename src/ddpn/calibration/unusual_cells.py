@@ -80,7 +80,7 @@ class TableSummary:
         self.states += states
 
     def to_sentences(self) -> list[str]:
-        """Return one sentence per unusual property of a column, sorted by the number of rows with this property.
+        """Return one sentence per unusual property of a column, the property of the most rows first.
 
         One more sentence names the columns that are ignored in out-of-distribution scores, if any. At most ten
         sentences are returned. If there are more, a note on how many are left out follows.
