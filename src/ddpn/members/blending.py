@@ -36,8 +36,10 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
     """Mix several batches of distributions, row by row, with the given weights.
 
     A batch has shape (rows, k), where k may differ between batches. The mixture has shape (rows,). `weights` has one
-    weight per batch. The weight of a batch is divided equally among its k distributions. If only some of the batches
-    are count distributions, the others (such as Normals) are rounded to counts.
+    weight per batch. The weight of a batch is divided equally among its k distributions.
+
+    If some batches are count distributions and others are continuous (such as Normals), the continuous ones are rounded
+    to counts. If all are continuous, the mixture is continuous as well.
     """
     if len(distributions) == 1:
         return Mixture(distributions[0])
@@ -52,8 +54,10 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
 def mix_members(components: Sequence[Sequence[Distribution]], weights: Sequence[float]) -> Mixture:
     """Mix the predictions of several members, row by row, with the given mixture weights.
 
-    `components` has one entry per member: a list of batches of distributions. A batch has shape (rows, k). `weights`
-    has one mixture weight per member. The weight of a member is divided equally among its batches.
+    `components` has one entry per member: a list of batches of distributions. A batch has shape (rows, k). The mixture
+    has shape (rows,). `weights` has one mixture weight per member. The weight of a member is divided equally among its
+    batches, and the weight of a batch equally among its k distributions. As in `mix`, continuous distributions are
+    rounded to counts if others are count distributions.
     """
     weighted_batches = [
         (batch, weight / len(batches)) for batches, weight in zip(components, weights, strict=True) for batch in batches
@@ -64,7 +68,8 @@ def mix_members(components: Sequence[Sequence[Distribution]], weights: Sequence[
 def combine_components(batches: Sequence[Distribution]) -> Any:
     """Combine a member's batches of distributions into one batch of shape (rows, k) with equal weights.
 
-    If the batches have different families or sizes, their mixture is returned instead, as a batch of shape (rows, 1).
+    If the batches differ in k, or if their parameters cannot be concatenated because their families differ, their
+    mixture is returned instead, as a batch of shape (rows, 1). It gives each batch the same weight.
     """
     joined = join_stacks(batches)
     if len(joined) == 1 and len({batch.batch_shape[-1] for batch in batches}) == 1:
@@ -95,7 +100,7 @@ class MixtureScores:
 
     @property
     def row_weights(self) -> np.ndarray:
-        """The sample weight of each scored row."""
+        """The sample weight of each scored row. Shape: (rows,)."""
         return np.concatenate([block.weight_or_ones for block in self.blocks])
 
     def add(self, components: BlockComponents, n_components: int | None = None) -> None:
@@ -104,10 +109,11 @@ class MixtureScores:
         `components` has one entry per block of scored rows: the member's batches of distributions for these rows.
         Continuous distributions, such as Normals, are rounded to counts.
 
-        `n_components` is the number of distributions per row with which the member predicts new rows. For a
-        cross-fitted member, it is larger than the number for the scored rows: a held-out row is predicted by a single
-        copy of the member, but a new row by all copies. The scores are then adjusted to those that all copies would
-        have.
+        `n_components` is the number of distributions per row with which the member predicts new rows. None means: as
+        many as for the scored rows. For a cross-fitted member, it is larger than the number for the scored rows: a
+        held-out row is predicted by a single copy of the member, but a new row by all copies. The scores are then
+        lowered to an estimate of those that all copies together would have. If the scored rows have only one
+        distribution each, this gain cannot be estimated, and the scores are not adjusted.
         """
         components = [list(map(discretize, batches)) for batches in components]
         n, ensemble_gain = len(self.members), np.zeros(self.raw_member_crps.shape[1])
@@ -151,9 +157,10 @@ class MixtureScores:
         return distance * ((n_components - 1.0) / (2.0 * n_components) - (n_scored - 1.0) / (2.0 * n_scored))
 
     def _score_blocks(self, members: Sequence[BlockComponents], weights: Sequence[float]) -> np.ndarray:
-        """Compute the CRPS of each row for a mixture of members.
+        """Compute the CRPS of each scored row for a mixture of members. The result has shape (rows,).
 
-        `members` has the components of each member, and `weights` the mixture weight of each member.
+        `members` has the components of each member: one entry per block of scored rows, a list of batches of
+        distributions. `weights` has the mixture weight of each member. These weights must add up to 1.
         """
         scores = []
         for sample, *components in zip(self.blocks, *members, strict=True):
@@ -163,13 +170,17 @@ class MixtureScores:
         return np.concatenate(scores)
 
     def compute_crps(self, weights: np.ndarray) -> np.ndarray:
-        """Compute the CRPS of each row for the mixture of all added members with the mixture weights `weights`."""
+        """Compute the CRPS of each row for the mixture of all added members with the mixture weights `weights`.
+
+        The weights must add up to 1. Shape: (members,) -> (rows,).
+        """
         return weights @ self.member_crps - np.einsum("i,j,ijr->r", weights, weights, self.pair_gain)
 
     def minimize_crps(self, row_weights: np.ndarray) -> np.ndarray:
         """Find the mixture weights with the smallest weighted mean CRPS, a convex problem on the simplex.
 
-        `row_weights` has the weight of each row in this mean. These weights must add up to 1.
+        `row_weights` has the weight of each scored row in this mean. The row weights must add up to 1, and so do the
+        returned mixture weights. Shape: (rows,) -> (members,).
         """
         crps, gain = self.member_crps @ row_weights, self.pair_gain @ row_weights
         symmetric_gain, n = gain + gain.T, len(crps)
@@ -203,11 +214,14 @@ def _select_component(batches: Sequence[Distribution], index: int) -> list[Distr
 def choose_mixture_weights(scores: MixtureScores, row_weights: np.ndarray) -> np.ndarray:
     """Choose mixture weights by the CRPS of held-out rows, shrunk towards equal weights.
 
-    `row_weights` has the sample weight of each row. A few hundred rows determine mixture weights poorly. Moreover, a
-    member that chose its number of epochs on the same rows has a CRPS that is too good. The weights with the smallest
-    mean CRPS are therefore moved towards equal weights, as far as the mean CRPS rises by at most half a standard error
-    of this rise. This follows the one-standard-error rule of Breiman, Friedman, Olshen and Stone (1984), with equal
-    weights as the simplest model. Weights below 0.005 are set to 0.
+    `row_weights` has the sample weight of each scored row, on any scale. The result has one mixture weight per member;
+    they add up to 1.
+
+    A few hundred rows determine mixture weights poorly. Moreover, a member that chose its number of epochs on the same
+    rows has a CRPS that is too good. The mixture weights with the smallest mean CRPS are therefore moved towards equal
+    weights, as far as possible while the mean CRPS rises by at most half the standard error of this rise. This follows
+    the one-standard-error rule of Breiman, Friedman, Olshen and Stone (1984), with equal weights as the simplest model.
+    Finally, mixture weights below 0.005 are set to 0, and the others are rescaled to add up to 1.
     """
     share = row_weights / row_weights.sum()
     best = scores.minimize_crps(share)

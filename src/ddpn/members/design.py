@@ -64,13 +64,20 @@ class Design:
         ]
 
     def read(self, X: Any) -> np.ndarray:
-        """Parse a new table and return its design matrix; raise an `InputError` for missing values or unseen levels."""
+        """Parse a new table and return its design matrix, of shape (rows, columns of the matrix).
+
+        Raise an `InputError` for missing values and for levels that did not occur in the training table.
+        """
         table = self.schema.parse(X)
         check_complete(table, table.index, "Fill or drop such rows, or use CountRegressor, which accepts them")
         return self.matrix(table)
 
     def matrix(self, table: ColumnTable) -> np.ndarray:
-        """Return the float64 design matrix of a parsed table, which must not contain missing values."""
+        """Return the float64 design matrix of a parsed table, of shape (rows, columns of the matrix).
+
+        The table must not contain missing values. Raise an `InputError` for levels that did not occur in the training
+        table.
+        """
         parts = [
             _encode_levels(column, self._codes[column.name], table.index)
             if column.is_category

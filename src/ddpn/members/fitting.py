@@ -46,9 +46,10 @@ def describe_member_error(error: Exception) -> str:
 class MemberFit:
     """The result of fitting a member: the member and its fitting time in seconds, or the reason why the fit failed.
 
-    `n_rows` is the number of training rows, or None if there was no time limit. `error` is the exception that ended the
-    fit, if any. `is_interrupted` is True if the user pressed Ctrl-C. In this case, `member` is the best result so far,
-    or None.
+    `n_rows` is the number of training rows to which the member was fitted under a time limit. It is None for a member
+    that is always fitted to all rows: a baseline, or any member without a time limit or without held-out rows. `error`
+    is the exception that ended the fit, if any. `is_interrupted` is True if the user pressed Ctrl-C. In this case,
+    `member` is the best result so far, or None.
     """
 
     member: Member | None = None
@@ -133,7 +134,11 @@ class MemberFitter:
         return replace(fit, n_rows=rows)
 
     def _start_clock(self, spec: MemberSpec, members_left: int) -> Clock:
-        """Return a clock that limits one member to its share of the remaining time. Baselines have no limit."""
+        """Return a clock that limits one member to its share of the remaining time. Baselines have no limit.
+
+        The remaining time is divided equally among `members_left` members, including this one. Members that are fitted
+        as parallel jobs need not share it.
+        """
         if spec.is_baseline:
             return NO_LIMIT  # it takes almost no time, and is the model if nothing else can be fitted
         # Jobs run at the same time.

@@ -109,9 +109,14 @@ class GLM(Member):
     ) -> Self:
         """Fit the GLM with the likelihood `head`, with ridge penalties on the slopes.
 
-        If some counts are censored, GLMs with the likelihoods `other_heads` are fitted as well, and the GLM under which
-        the recorded counts are most probable is returned. If `is_rough`, the optimiser stops early, which is accurate
-        enough for predictions.
+        If `head` is None, the likelihood is `default_likelihood`, such as "double_poisson". If some counts are
+        censored, GLMs with the likelihoods `other_heads` are fitted as well, and the GLM under which the recorded
+        counts are most probable is returned. If `is_rough`, the optimiser stops early, which is accurate enough for
+        predictions.
+
+        If there are more than `max_rows` training rows, a random sample of `max_rows` of them is used. `seed` draws
+        this sample. `validation` is ignored. Raise a `NotApplicableError` if there are more than `max_columns` inputs
+        or if all counts are 0.
         """
         head = make_head(cls.default_likelihood) if head is None else head
         train = train.rows(train.has_weight)
@@ -153,12 +158,16 @@ class GLM(Member):
 
     @classmethod
     def compute_penalties(cls, weight: np.ndarray, n_raw: int) -> list[float]:
-        """Compute the ridge penalty on the slopes of each raw output.
+        """Compute the ridge penalty on the slopes of each of the `n_raw` raw outputs, as a list of `n_raw` numbers.
 
-        The penalty corresponds to normal priors with the standard deviations `prior_deviations`. Because it is added to
-        the mean loss of the rows, it is divided by the number of rows. A row of weight 3 counts as three rows, so this
-        number is the sum of the weights. If the effective sample size, (sum w)^2 / sum w^2, is larger, it is used
-        instead: weights that are normalised may have a small sum.
+        A penalty of alpha adds alpha / 2 times the sum of squared slopes (of standardised columns) to the mean loss of
+        the rows. It corresponds to normal priors of the slopes with mean 0. Their standard deviations are given by the
+        class attribute `prior_deviations`: one for the first raw output, and one for all others.
+
+        `weight` has the sample weight of each row. For a prior with standard deviation s, alpha is 1 / (n s^2), where n
+        is the number of rows. A row of weight 3 counts as three rows, so n is the sum of the weights. But if the
+        effective sample size, (sum w)^2 / sum w^2, is larger than this sum, n is the effective sample size: weights
+        that are normalised may have a small sum.
         """
         effective_rows = max(weight.sum(), weight.sum() ** 2 / (weight @ weight))
         first, others = (1.0 / (effective_rows * deviation**2) for deviation in cls.prior_deviations)
@@ -223,7 +232,11 @@ class GLM(Member):
 
 
 def _find_likeliest_fit(heads: Sequence[Head], fits: Sequence[LinearFit], inputs: np.ndarray, sample: CountRows) -> int:
-    """Return the index of the fit under which the counts in `sample` have the highest weighted likelihood."""
+    """Return the index of the fit under which the counts in `sample` have the highest weighted log-likelihood.
+
+    `fits` has one fit per likelihood in `heads`. `inputs` is the matrix to which they were fitted, of shape (rows,
+    columns), and `sample` has the counts of its rows.
+    """
     rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones
     with torch.no_grad():
         losses = [
@@ -236,8 +249,8 @@ def _find_likeliest_fit(heads: Sequence[Head], fits: Sequence[LinearFit], inputs
 class PoissonGLM(GLM):
     """A Poisson regression with log link, the usual model to compare others with.
 
-    A small ridge penalty, `alpha`, keeps the coefficients of rare levels finite. The likelihood is always Poisson, even
-    if other members have another one.
+    A small ridge penalty, the class attribute `alpha`, keeps the coefficients of rare levels finite. The likelihood is
+    always Poisson, even if other members have another one.
 
     Parameters
     ----------

@@ -159,8 +159,9 @@ class MemberPredictions:
     def count_components(self, name: str, blocks: Sequence[np.ndarray]) -> int:
         """Count the distributions that a member mixes for a new row.
 
-        They are counted in its predictions of the held-out rows in `blocks`. A cross-fitted member predicts a held-out
-        row by one of its copies, but a new row by all of them. Therefore, the numbers of all copies are added up.
+        They are counted in its predictions of the held-out rows in `blocks` (positions of rows, as returned by
+        `divide`). A cross-fitted member predicts a held-out row by one of its copies, but a new row by all of them.
+        Therefore, the numbers of all copies are added up, and `blocks` must contain rows of every fold.
         """
         sizes = {
             int(self.part[block[0]]): sum(part.batch_shape[-1] for part in self.predict(name, block))
@@ -170,7 +171,10 @@ class MemberPredictions:
 
 
 def predict_truncated_components(member: Member, rows: CountRows) -> list[Distribution]:
-    """Predict the distributions that a member mixes for each row, and truncate them to the row's bounds."""
+    """Predict the distributions that a member mixes for each row, and truncate them to the row's bounds.
+
+    Return a list of batches of shape (rows, k); see `Member.predict_components`.
+    """
     return [truncate_rows(part, rows.lower, rows.upper) for part in member.predict_components(rows.X, rows.exposure)]
 
 
@@ -185,8 +189,8 @@ class HeldOutPredictions:
     weights : sequence of mappings
         One mapping per part of the rows, from names of members to mixture weights. Members without a weight serve for
         comparison only.
-    positions : array of int
-        The ascending positions of the selected rows in `predictions`.
+    positions : array of int, shape (selected rows,)
+        The ascending positions of the selected rows in `predictions.rows`.
     """
 
     predictions: MemberPredictions
@@ -228,9 +232,10 @@ class HeldOutPredictions:
         return [MIXTURE, *self.predictions.names]
 
     def draw(self, number: int) -> Self:
-        """Return a random selection of `number` of these rows, or all of them if there are no more.
+        """Return a random selection of `number` of the selected rows, or of all of them if there are no more.
 
-        Selections with the same seed are nested: a larger one contains the smaller ones.
+        The seed is `predictions.seed`. Two selections from the same rows are nested: the larger one contains the
+        smaller one.
         """
         if number >= len(self):
             return self
@@ -238,9 +243,10 @@ class HeldOutPredictions:
         return replace(self, positions=self.positions[np.sort(order[:number])])
 
     def take(self, source: np.ndarray) -> Self:
-        """Select some of these rows.
+        """Return those of the selected rows whose original positions are in `source`.
 
-        `source` has their positions among all held-out rows in the original order, before sorting by part.
+        An original position is the position among all held-out rows before they were sorted by part. Positions of rows
+        that are not selected here are ignored.
         """
         return replace(self, positions=self.positions[np.isin(self.source, source)])
 
@@ -249,11 +255,12 @@ class HeldOutPredictions:
 
         For each block of rows, yield a tuple of three items:
 
-        - the number of the part, such as a fold, to which all its rows belong;
-        - the positions of these rows in `rows`;
+        - the number of the part, such as a fold, to which all rows of the block belong;
+        - the ascending positions of the rows of the block in `self.rows`, from 0;
         - the predicted distributions, of shape (rows of the block,).
 
-        `member` is the name of the member that predicts, or "mixture".
+        Together, the blocks contain every row of `self.rows` once. `member` is the name of the member that predicts, or
+        "mixture" for the mixture with the weights of this part.
         """
         for block in self.predictions.divide(self.positions):
             number = int(self.predictions.part[block[0]])
@@ -263,6 +270,6 @@ class HeldOutPredictions:
             yield number, np.searchsorted(self.positions, block), mix_members(components, list(weights.values()))
 
     def find_sole_member(self) -> str | None:
-        """Return the name of the only member with a positive weight, or None if several members have one."""
+        """Return the name of the only member with a positive weight in any part, or None if there are several."""
         mixed = {name for weights in self.weights for name, weight in weights.items() if weight > 0.0}
         return mixed.pop() if len(mixed) == 1 else None

@@ -25,7 +25,8 @@ class LinearPredictor(NamedTuple):
     """A linear map from the columns x of a row to raw outputs, such as log mu: slopes @ ((x - center) / scale) + base.
 
     `base` has the intercepts, the raw outputs at x = center. Columns are standardised first, which avoids a loss of
-    precision if their values are far from 0.
+    precision if their values are far from 0. The shapes are (columns,) for `center` and `scale`, (raw outputs, columns)
+    for `slopes`, and (raw outputs,) for `base`.
     """
 
     center: np.ndarray
@@ -41,9 +42,10 @@ class LinearPredictor(NamedTuple):
 class Standardization(NamedTuple):
     """The standardisation of columns, (x - center) / scale, and which columns a fit uses.
 
-    `is_constant` is True for constant columns. `kept` is True for the columns that the fit uses. A fit does not use
-    constant columns. Without a ridge penalty, it does not use columns that are linear combinations of earlier ones
-    either.
+    All fields have shape (columns,). `center` is the weighted mean of a column and `scale` its weighted standard
+    deviation, or 0 and 1 for a constant column. `is_constant` is True for constant columns. `kept` is True for the
+    columns that the fit uses. A fit does not use constant columns. Without a ridge penalty, it does not use columns
+    that are linear combinations of earlier ones either.
 
     >>> standardization = standardize(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), np.ones(3))
     >>> standardization.kept.tolist()
@@ -62,7 +64,9 @@ class Standardization(NamedTuple):
     def make_back_transform(self, has_slopes: bool) -> np.ndarray:
         """Return the matrix that converts coefficients for standardised columns to those for the original columns.
 
-        The coefficients are those of one raw output: its intercept, followed by its slopes if `has_slopes`.
+        The coefficients are those of one raw output: its intercept, followed by its slopes if `has_slopes`. The matrix
+        has shape (1 + columns, 1 + kept columns), with zero rows for columns that are not kept. Without slopes, its
+        shape is (1, 1).
         """
         if not has_slopes:
             return np.ones((1, 1))
@@ -88,9 +92,12 @@ class LinearFit(NamedTuple):
     def covariances(self, kind: str = "model", groups: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
         """Estimate the covariance of the coefficients. Return a covariance matrix and a list of standard errors.
 
-        The covariance matrix is for coefficients of the original columns. Its entries are NaN for coefficients that the
-        rows do not identify. The list has one array per raw output: the standard errors of the intercept and of the
-        slopes for standardised columns, always by the estimator "model".
+        The covariance matrix is for coefficients of the original columns, in this order: the intercept of the first raw
+        output and its slopes for all columns, if it has slopes, then those of the second raw output, and so on. Entries
+        for slopes of columns that the fit does not use (`Standardization.kept`) are NaN.
+
+        The list has one array per raw output: the standard errors of the intercept and of the slopes for those columns
+        that the fit uses. They are for standardised columns, and always by the estimator "model".
 
         `kind` is the estimator of the covariance matrix:
 
@@ -115,12 +122,13 @@ class LinearFit(NamedTuple):
 def sandwich(bread: np.ndarray, scores: np.ndarray, weight: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
     """Compute the sandwich estimator of the covariance, bread @ meat @ bread, which is robust to a wrong likelihood.
 
-    `bread` is the inverse information of shape (k, k). `scores` has the gradient of each row's loss, shape (n, k). The
-    meat is the sum of score score' over the rows, where a row of weight w counts as w rows (statsmodels'
-    `cov_type="HC0"`).
+    `bread` is the inverse information of all rows together, of shape (k, k). `scores` has the gradient of each row's
+    loss, shape (rows, k), and `weight` the weight of each row, shape (rows,). The meat is the sum of score score' over
+    the rows, where a row of weight w counts as w rows (statsmodels' `cov_type="HC0"`).
 
-    If `groups` is given (the number of each row's group), scores are first summed within each group. With G groups, the
-    result is multiplied by G / (G - 1) (n - 1) / (n - k) (statsmodels' `cov_type="cluster"`).
+    If `groups` is given (the number of each row's group, from 0), scores are first summed within each group. With G
+    groups and n rows (the sum of the weights), the result is multiplied by G / (G - 1) (n - 1) / (n - k) (statsmodels'
+    `cov_type="cluster"`).
     """
     if groups is None:
         return bread @ (scores.T @ (weight[:, None] * scores)) @ bread
@@ -145,15 +153,17 @@ def fit_linear(
     """Fit a GLM: maximise the weighted log-likelihood of `sample.y`, minus a ridge penalty.
 
     - `head` is the likelihood.
-    - `X` has shape (rows, columns).
+    - `X` has shape (rows, columns), without a column for the intercept.
+    - `sample` has the counts of these rows, and optionally their weights, exposures, bounds and censoring limits. Its
+      inputs are ignored.
     - `is_linear` has one entry per raw output of the likelihood: True if it is linear in the columns, False if it is
       constant.
     - `alpha` is the ridge penalty: alpha / 2 times the sum of squared slopes is added to the mean loss. It is one
       number for all raw outputs, or one for each.
     - If `is_rough`, the search ends when a step lowers the mean loss by a relative amount below 1e-5. This is accurate
       enough for predictions and several times faster.
-    - `tol` is the gradient norm below which the search may count as converged, and `max_iter` is the maximum number of
-      steps.
+    - `tol` is the gradient norm below which the search may count as converged (see `minimize_exactly`), and `max_iter`
+      is the maximum number of steps. Both are ignored if `is_rough`.
     """
     standardization = standardize(X, sample.weight_or_ones, drop_dependent=not np.any(alpha))
     rows = sample.replace(X=standardization.transform(X), weight=sample.weight_or_ones).map(torch.from_numpy)
@@ -173,8 +183,9 @@ def fit_linear(
 def standardize(X: np.ndarray, weight: np.ndarray, drop_dependent: bool = True) -> Standardization:
     """Compute the weighted mean and standard deviation of each column, and choose the columns that a fit uses.
 
-    If `drop_dependent`, columns that are linear combinations of earlier ones are not used. A fit with a ridge penalty
-    can use them.
+    `X` has shape (rows, columns), and `weight` has the weight of each row, shape (rows,). Constant columns are never
+    used. If `drop_dependent`, columns that are linear combinations of earlier ones are not used either. Only a fit with
+    a ridge penalty can use them.
     """
     share = weight / weight.sum()
     # From differences to the first row, so that the mean of a constant column is exactly this constant.
@@ -193,7 +204,7 @@ def standardize(X: np.ndarray, weight: np.ndarray, drop_dependent: bool = True) 
 
 
 def _find_independent_columns(triangle: np.ndarray) -> np.ndarray:
-    """Return a mask of the columns that are not linear combinations of earlier columns.
+    """Return a mask, of shape (columns,), of the columns that are not linear combinations of earlier columns.
 
     `triangle` is R in the QR decomposition of the columns, whose Euclidean norms must be 1 or 0.
     """

@@ -80,8 +80,10 @@ class LinearObjective:
     likelihood. Its raw output number p, such as log mu, is linear in all columns if `linear[p]` is True, else constant.
     `alpha` is one number for all raw outputs, or one for each.
 
-    The coefficient vector `theta` is one-dimensional. It holds the intercept of the first raw output and its slopes, if
-    it has any, then those of the second raw output, and so on. All fields of `sample` are float64 tensors.
+    The coefficient vector `theta` has shape (coefficients,). It holds the intercept of the first raw output and its
+    slopes, if it has any, then those of the second raw output, and so on. All fields of `sample` are float64 tensors.
+    Its `X` has shape (rows, columns), without a column for the intercept. Slopes are those of the columns as they are
+    in `X`, which `fit_linear` standardises.
 
     >>> from ddpn.networks.heads import make_head
     >>> from ddpn.rows.count_rows import CountRows
@@ -141,22 +143,31 @@ class LinearObjective:
         return float(np.nan_to_num(self.share.numpy() @ self.losses(theta) + penalty, nan=np.inf))
 
     def _fit_poisson_line(self) -> np.ndarray:
-        """Fit a Poisson GLM with the same rows and penalty; return its approximate intercept and slopes."""
+        """Fit a Poisson GLM to the same rows approximately, as a start for the search with the likelihood.
+
+        Return its intercept, followed by its slopes. Its ridge penalty is the largest one of the raw outputs.
+        """
         poisson = LinearObjective(PoissonHead(), self.sample, (True,), float(self.penalty.max(initial=0.0)))
         return _minimize_roughly(poisson, poisson.start(), sum(_ROUGH_STEPS))[0]
 
     def raw(self, theta: np.ndarray) -> Tensor:
-        """Compute the raw outputs of all rows, such as log mu. Shape: (rows, raw outputs)."""
+        """Compute the raw outputs of all rows, such as log mu, from the coefficients `theta` (see the class).
+
+        Shape: (coefficients,) -> (rows, raw outputs).
+        """
         parts = [torch.from_numpy(theta[block]) for block in self.blocks]
         return torch.stack([columns @ part for columns, part in zip(self.columns, parts, strict=True)], dim=1)
 
     def losses(self, theta: np.ndarray) -> np.ndarray:
-        """Compute the loss of each row, without its weight and without the penalty."""
+        """Compute the loss of each row, without its weight and without the penalty. Shape: (rows,)."""
         with torch.no_grad():
             return self.head.sample_loss(self.raw(theta), self.sample).numpy()
 
     def value_and_gradient(self, theta: np.ndarray, is_rough: bool = False) -> tuple[float, np.ndarray]:
-        """Compute the objective and its gradient. If `is_rough`, use float32, which is faster."""
+        """Compute the objective and its gradient, of shape (coefficients,).
+
+        If `is_rough`, the likelihood is computed in float32, which is faster.
+        """
         check_deadline()
         raw = self.raw(theta)
         raw = (raw.float() if is_rough else raw).requires_grad_()
@@ -167,7 +178,10 @@ class LinearObjective:
         return value.item() + 0.5 * float(penalty @ theta), np.concatenate(gradient) + penalty
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
-        """Compute the Hessian of the objective; the most recent result is cached."""
+        """Compute the Hessian of the objective, of shape (coefficients, coefficients).
+
+        The most recent result is cached.
+        """
         if self._last is not None and np.array_equal(self._last[0], theta):
             return self._last[1]
         raw = self.raw(theta).requires_grad_()
@@ -187,8 +201,9 @@ class LinearObjective:
     def scores(self, theta: np.ndarray, covariance: np.ndarray | None = None) -> np.ndarray:
         """Compute the gradient of each row's loss with respect to all coefficients, without weights and penalty.
 
-        The result has shape (rows, coefficients). If the `covariance` of the coefficients is given, each gradient is
-        divided by 1 minus the leverage of the row, as for HC3 standard errors.
+        The result has shape (rows, coefficients). If the `covariance` of the coefficients is given, of shape
+        (coefficients, coefficients), gradients are divided by 1 minus the leverage of the row, as for HC3 standard
+        errors. The leverage is computed separately for the coefficients of each raw output.
         """
         raw = self.raw(theta)
         slopes = self.head.gradient(raw, self.sample)
@@ -201,9 +216,10 @@ class LinearObjective:
         return torch.cat(parts, dim=1).numpy()
 
     def factor_information(self, theta: np.ndarray) -> list[np.ndarray]:
-        """Return one matrix per raw output: the Cholesky factor of the expected information of its coefficients.
+        """Return one matrix per raw output: the lower Cholesky factor of the expected information of its coefficients.
 
-        The penalty is included in the information.
+        The information is the expected Hessian of the objective, including the penalty. The matrix of a raw output with
+        k coefficients has shape (k, k).
         """
         sample, raw = self.sample, self.raw(theta)
         curvatures = self.head.curvature(raw, sample)
@@ -317,6 +333,9 @@ def _scale_by_curvature(hessian: np.ndarray) -> np.ndarray:
 
 def compute_covariance(hessian: np.ndarray, total_weight: float = 1.0) -> np.ndarray:
     """Compute the covariance of the estimates: the inverse of `total_weight` times the Hessian of the mean loss.
+
+    `total_weight` is the sum of the weights of all rows. `hessian` and the result have shape (coefficients,
+    coefficients).
 
     Curvatures near zero are raised to a small positive limit. The variance of coefficients that the rows do not
     determine is therefore very large rather than infinite.

@@ -52,8 +52,9 @@ _MAX_SCREENED_ROWS = 65_536
 class EncodedRows(NamedTuple):
     """Training and validation rows as tensors, with the encoder that was fitted to the training rows.
 
-    `chosen` has the positions of the encoder's output columns that the networks use, or None if they use all. If
-    `packing` is given, the inputs of a row are stored as bytes, which `packing` converts back to numbers.
+    `train` has tensors, or a stream that is read and encoded during training. `chosen` has the positions of the
+    encoder's output columns that the networks use. It is None if they use all. If `packing` is given, the inputs of a
+    row are stored as bytes, which `packing` converts back to numbers.
     """
 
     encoder: FeatureEncoder
@@ -230,7 +231,8 @@ class NetworkFit(Generic[Kind]):
     def _choose_inputs(self, train: CountRows, inputs: np.ndarray) -> np.ndarray | None:
         """Choose the most predictive inputs if the table has more than 500 columns.
 
-        Return their positions, or None to use all inputs.
+        `inputs` has the encoded training rows, of shape (rows, inputs). As many inputs are chosen as there are rows,
+        but at least 500. Return their positions, or None to use all inputs.
         """
         if np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS:
             return None
@@ -279,7 +281,7 @@ class NetworkFit(Generic[Kind]):
         return EncodedRows(encoder, chosen, stream, validation_rows), config
 
     def to_tensors(self, sample: CountRows, inputs: Tensor, mean_weight: float | None = None) -> TensorRows:
-        """Convert rows to tensors, in which `inputs` (the encoded inputs) take the place of the table.
+        """Convert rows to tensors, with `inputs` in place of the table: the encoded or packed inputs, one row each.
 
         The tensors are float32. If a count is 2^24 or more, counts and their bounds are float64, because float32 would
         round them. Exposures are divided by the reference exposure. Weights are divided by `mean_weight`, by default
@@ -303,7 +305,7 @@ class NetworkFit(Generic[Kind]):
     def _fit_intercepts(self, sample: CountRows) -> Tensor | None:
         """Fit the likelihood without features; return its raw outputs, such as log mu, from which training starts.
 
-        Return None if the options ask for a random start.
+        The result has shape (head.n_raw,). Return None if the options ask for a random start.
         """
         if self.options.start == "random":
             return None
@@ -351,7 +353,10 @@ def build_model(head: Head, options: NetworkOptions, n_in: int, n_networks: int)
 
 
 def select_inputs(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
-    """Select the columns of a matrix of inputs at the positions `chosen`; None selects all columns."""
+    """Select the columns of a matrix of inputs at the positions `chosen`; None selects all columns.
+
+    Shape: (rows, inputs) -> (rows, chosen inputs).
+    """
     return inputs if chosen is None else np.ascontiguousarray(inputs[:, chosen])
 
 
@@ -365,8 +370,9 @@ def _draw_seeds(seed: int, number: int) -> tuple[int, ...]:
 def _join_copies(copies: Sequence[tuple[Any, Any]], n_per_copy: int) -> PerNetworkRows:
     """Concatenate the rows of all copies of a cross-fitted member, so that their networks can be trained together.
 
-    `copies` has the training and the validation rows of each copy. A copy has `n_per_copy` networks. The encoders of
-    the copies may differ in their number of inputs, so rows with fewer inputs are padded with zeros.
+    `copies` has one pair per copy: its training rows and its validation rows, both as tensors. A copy has `n_per_copy`
+    networks, and all of them get the rows of their copy. The encoders of the copies may differ in their number of
+    inputs, so rows with fewer inputs are padded with zeros.
     """
     width, samples, end = max(train.X.shape[1] for train, _ in copies), [], 0
     positions: tuple[list[Tensor], list[Tensor]] = [], []
@@ -381,10 +387,11 @@ def _join_copies(copies: Sequence[tuple[Any, Any]], n_per_copy: int) -> PerNetwo
 
 
 def _insert_copy(model: CountModel, networks: slice, copy: CountModel) -> None:
-    """Write the weights of the model of one copy into the joint model of all copies, at the positions `networks`.
+    """Write the weights of the model of one copy into the joint model of all copies, `model`, in place.
 
-    If the joint model has more inputs than the copy, the rows of this copy are padded with zeros (`_join_copies`). The
-    weights of these inputs are set to 0, so that training starts as if the copy were trained alone.
+    `networks` has the positions of the networks of this copy in the joint model. If the joint model has more inputs
+    than the copy, the rows of this copy are padded with zeros (`_join_copies`). The weights of these inputs are set to
+    0, so that training starts as if the copy were trained alone.
     """
     whole = model.state_dict()
     for name, tensor in copy.state_dict().items():

@@ -118,7 +118,10 @@ class Networks(Member):
 
     @property
     def is_underfitted(self) -> bool:  # type: ignore[override]
-        """True if the best epochs came late in the training, which suggests that larger networks may predict better."""
+        """True if the best epoch of a network is, on average, after 60% of the planned epochs.
+
+        This suggests that larger networks may predict better.
+        """
         planned = self.options.epochs if isinstance(self.options.epochs, int) else len(self.history.epochs)
         return float(np.mean(self.history.best_epoch)) > _LATE_SHARE * planned
 

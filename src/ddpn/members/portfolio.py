@@ -93,10 +93,12 @@ class Portfolio:
     - `weights`: the mixture weights;
     - `fold_weights`: for each fold, the weights that were chosen on the held-out rows of the other folds; empty without
       folds;
-    - `seconds`: the fitting times;
-    - `rows`: the number of rows to which a member was fitted, under a time limit;
-    - `left_out`: the reasons why members could not be fitted;
-    - `not_tried`: the reasons why other members were not fitted;
+    - `seconds`: the fitting times in seconds;
+    - `rows`: the number of training rows to which each member was fitted under a time limit (`MemberFit.n_rows`).
+      Members that are always fitted to all rows have no entry;
+    - `left_out`: for each member that could not be fitted or scored, the reason, such as too little time;
+    - `not_tried`: for each member that was skipped, because it was not expected to help or the fit was stopped, the
+      reason;
     - `crps`: the mean CRPS of the mixture on held-out rows;
     - `interrupted`: True if Ctrl-C ended the fit. Members that were fitted before are kept;
     - `folds`, `seed`: the arguments of `fit`;
@@ -275,8 +277,9 @@ class Portfolio:
     ) -> list[dict[str, float]]:
         """Choose mixture weights for each fold, by the scores of the rows in the other folds.
 
-        `names` are the members of the mixture, and `fold` has the fold of each scored row. Return one mapping per fold
-        from names of members to weights.
+        `names` are the members of the mixture, in the order in which `scores` has them. `fold` has the number of the
+        fold of each scored row, in the order of `scores.row_weights`. Return one mapping per fold from names of members
+        to weights.
         """
         chosen = [
             choose_mixture_weights(scores, scores.row_weights * (fold != number))

@@ -55,8 +55,9 @@ class Booster:
     def raw(self, matrix: np.ndarray) -> np.ndarray:
         """Compute the sum of the tree outputs for each row of a matrix, without a link function.
 
-        `matrix` has all columns of the table, from which those in `chosen` are selected. If the trees predict a mean,
-        the result is the log mean at an exposure of 1.
+        `matrix` has all columns of the table, from which those in `chosen` are selected. Shape: (rows, columns) ->
+        (rows,). If the trees predict a mean, the result is the log rate, the log mean of a row with the reference
+        exposure (`Trees.unit`).
         """
         if self._booster is None or not len(matrix):
             return np.zeros(len(matrix))

@@ -43,10 +43,10 @@ class Fold(NamedTuple):
 class TreeRows(NamedTuple):
     """The rows to which boosters are fitted.
 
-    - `matrix`: the inputs;
-    - `is_category`: a mask of the matrix columns that have codes of categories;
-    - `rate`: count / exposure of each row;
-    - `weight`: the weight of each row for Poisson regression on rates (see `compute_rates`);
+    - `matrix`: the inputs, of shape (rows, columns);
+    - `is_category`: a mask of the matrix columns that have codes of categories, of shape (columns,);
+    - `rate`: count / exposure of each row, of shape (rows,);
+    - `weight`: the weight of each row for Poisson regression on rates (see `compute_rates`), of shape (rows,);
     - `folds`: the folds for out-of-fold predictions;
     - `directions`: for each column, 1 if the mean must not decrease with it, -1 if it must not increase, else 0; None
       without any such constraint.
@@ -60,7 +60,10 @@ class TreeRows(NamedTuple):
     directions: np.ndarray | None = None
 
     def with_column(self, values: np.ndarray) -> "TreeRows":
-        """Return a copy with an additional numeric column, which the boosters of all folds use."""
+        """Return a copy with an additional numeric column, which the boosters of all folds use.
+
+        `values` has the value of each row in this column, shape (rows,). It becomes the last column.
+        """
         last = self.matrix.shape[1]
         return self._replace(
             matrix=np.column_stack([self.matrix, values]),
@@ -96,7 +99,9 @@ def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds
 def choose_fold_columns(folds: list[Fold], matrix: np.ndarray, rate: np.ndarray, weight: np.ndarray) -> list[Fold]:
     """Choose the most predictive columns for each fold; return the folds with their `chosen` columns.
 
-    The choice for a fold uses its training rows only, so that it does not depend on the held-out rows.
+    As many columns are chosen as the fold has training rows, but at least 500. If there are no more columns than that,
+    all are used. The choice for a fold uses its training rows only, so that it does not depend on the held-out rows.
+    `matrix`, `rate` and `weight` are those of `TreeRows`.
     """
     return [
         f._replace(chosen=choose_columns(matrix[f.train_rows], rate[f.train_rows], weight[f.train_rows], MAX_COLUMNS))
@@ -170,11 +175,11 @@ def _get_column_options(rows: int, columns: int, share: float) -> dict[str, floa
     """Return LightGBM's options for growing trees on random subsets of the columns.
 
     - Up to 7 columns, all are used, because every one may be needed.
-    - With more columns, the subset of each tree has a `share` of the columns. In tables with few rows, a subset is
-      drawn for each split instead.
-    - With more than 500 columns, 500 of them are drawn for each split.
+    - With 8 to 500 columns, a random `share` of them is used, from 0 to 1. The subset is drawn for each tree or, if
+      there are fewer than 5,000 rows, for each split. With a `share` of 1, all are used.
+    - With more than 500 columns, 500 of them are drawn for each split, whatever `share` is.
 
-    On the development tables, a share of 0.7 lowers the CRPS of the trees by 0.4%.
+    On the development tables, a share of 0.7 lowers the CRPS of the trees by 0.4% compared with all columns.
     """
     if share == 1.0 or not _MAX_UNSAMPLED_COLUMNS < columns <= MAX_COLUMNS:
         return {"feature_fraction_bynode": min(1.0, MAX_COLUMNS / columns)}

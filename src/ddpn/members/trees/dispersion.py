@@ -36,8 +36,10 @@ class DispersionFit:
     The means must be out of fold. Otherwise the counts would vary too little around means that were fitted to them, and
     the dispersion would be too small. The predictions of the boosters are out of fold for the same reason.
 
-    `head` is the likelihood, a Negative Binomial or Double Poisson. `log_rate` has the log of mean / exposure of each
-    row. `offset` has a fixed term of each row's log dispersion, to which the constant is added.
+    `head` is the likelihood, a Negative Binomial or Double Poisson. `sample` has the counts of the rows, with weights
+    and exposures if there are any. `log_rate` has the log of mean / exposure of each row, shape (rows,). `offset` has a
+    fixed term of each row's log dispersion, shape (rows,), to which the constant is added; None for 0. `seed` draws the
+    rows from which the constant is computed, if there are too many to use all of them.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class DispersionFit:
         self.raw[:, 1] += self.constant
 
     def losses(self) -> np.ndarray:
-        """Compute the weighted out-of-fold loss of each row."""
+        """Compute the out-of-fold loss of each row times its weight, where weights have mean 1. Shape: (rows,)."""
         with torch.no_grad(), single_thread():
             return self.share * self.head.sample_loss(torch.from_numpy(self.raw), self.sample).numpy()
 
@@ -78,7 +80,9 @@ class DispersionFit:
     def boost(self, rows: TreeRows, settings: Settings, clock: Clock = NO_LIMIT) -> None:
         """Add boosted trees to the log dispersion until the out-of-fold loss stops improving.
 
-        The trees are discarded if they are not clearly better than the constant alone.
+        `rows` has the inputs and folds of the rows, in the same order as the counts. `settings` are those of the trees.
+        The trees are discarded if they are not clearly better than the constant alone, that is, unless they reduce the
+        out-of-fold loss by more than two standard errors of this reduction.
         """
         constant, before = self.raw, self.losses()
         data = FoldData(rows)
@@ -134,8 +138,9 @@ class DispersionFit:
     def _compute_curvatures(self, raw: Tensor, rows: CountRows[object, Tensor]) -> Tensor:
         """Compute the curvature of each row's loss with respect to its raw outputs (`Head.curvature`).
 
-        Without exposures, raw outputs are first rounded to multiples of 0.1, and the curvature is computed once for all
-        rows with equal values. This is accurate enough, because curvatures only scale the steps.
+        `raw` and the result have shape (rows, 2). Without exposures, raw outputs are first rounded to multiples of 0.1,
+        and the curvature is computed once for all rows with equal values. This is accurate enough, because curvatures
+        only scale the steps.
         """
         if rows.exposure is not None:
             return self.head.curvature(raw, rows)
@@ -154,8 +159,11 @@ def fit_dispersion(
 
     The likelihood is Negative Binomial or Double Poisson, whichever has the lower loss with the best constant
     dispersion. With exposures or monotone columns, it is always Negative Binomial, because only its mean equals the
-    boosted mean for any dispersion. `log_rate` has the log of mean / exposure of each row. The trees use the log mean
-    as an additional input.
+    boosted mean for any dispersion.
+
+    `rows` has the inputs and folds of the training rows, and `sample` has their counts, weights and exposures, in the
+    same order. `log_rate` has the out-of-fold log of mean / exposure of each row, shape (rows,). The trees use the log
+    mean as an additional input. `seed` is the seed of all random choices.
     """
     names = FAMILIES if sample.exposure is None and rows.directions is None else FAMILIES[:1]
     fits = (DispersionFit(make_head(name), sample, seed, log_rate) for name in names)

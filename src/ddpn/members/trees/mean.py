@@ -58,8 +58,9 @@ class MeanFit:
     ) -> "MeanFit":
         """Try several numbers of leaves on half of the folds; return the fit with the smallest held-out loss.
 
-        `leaves` has the numbers of leaves to try. None stands for the defaults for this number of rows. If the table
-        has more than 500 columns, only the first number is tried. The search ends early if a trial runs out of time.
+        `leaves` has the numbers of leaves to try, which replace `settings.leaves`. None stands for the defaults for
+        this number of rows. If the table has more than 500 columns, only the first number is tried. A trial may take a
+        fifth of the time that is left. The search ends early if a trial runs out of its time.
         """
         if leaves is None:
             leaves = _LARGE_TABLE_LEAVES if len(rows.rate) >= SMALL_TABLE_ROWS else _LEAVES

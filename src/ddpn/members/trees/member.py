@@ -117,6 +117,7 @@ class Trees(Member):
         - `monotone` maps names of numeric columns to 1 if the mean (at equal exposure) must not decrease with the
           column, or to -1 if it must not increase.
         - `stream` has all rows of a table that is larger than memory. `train` is then a sample of them.
+        - `validation` is needed to fit trees to the rows of a stream. Without a stream, it is ignored.
         - `is_copy` is True for a copy of a cross-fitted member. Its mean then has a single booster, because the
           predictions of the copies are averaged anyway.
         """
@@ -147,8 +148,9 @@ class Trees(Member):
     ) -> Self:
         """Fit new trees of the mean to rows of the stream; return the better of this member and one with the new trees.
 
-        Their means are compared on the validation rows. `sample` has the rows of the stream to which this member was
-        fitted.
+        The better one has the lower Poisson loss of the means on the validation rows. `sample` has the rows of the
+        stream to which this member was fitted. If the member with the new trees is returned, the constant part of its
+        log dispersion is fitted again, to the validation rows.
         """
         from ddpn.members.trees.streamed import fit_stream
 
@@ -180,13 +182,17 @@ class Trees(Member):
         return self.table.levels
 
     def log_rate(self, matrix: np.ndarray) -> np.ndarray:
-        """Compute the log rate of each row: the log of the mean rate (mean / exposure) that the boosters predict."""
+        """Compute the log rate of each row: the log of the mean rate (mean / exposure) that the boosters predict.
+
+        `matrix` is the matrix of the trees (`TreeTable.read`). Shape: (rows, columns) -> (rows,).
+        """
         return np.log(np.mean([np.exp(booster.raw(matrix)) for booster in self.means], axis=0))
 
     def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> np.ndarray:
         """Compute the raw outputs of each row: the log rate (log of mean / exposure) and the log dispersion.
 
-        Shape: (rows, 2).
+        The result has shape (rows, 2). The log rate is the log mean of a row with the reference exposure (`unit`).
+        `exposure` has the exposure of each row, shape (rows,), on which the log dispersion may depend. Default: 1.
         """
         matrix = self.table.read(X)
         raw = np.tile([0.0, self.constant], (len(matrix), 1))

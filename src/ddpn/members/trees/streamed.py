@@ -77,9 +77,23 @@ def fit_stream(
 
 
 class StreamedTreeRows(lightgbm.Sequence):
-    """Passes `rows` random rows of a stream to LightGBM, which requests them in consecutive slices.
+    """Passes random rows of a stream to LightGBM, which requests them in consecutive slices.
 
-    While a row is read, its rate (count / exposure) and its weight are written to the attributes `rate` and `weight`.
+    While a row is read, its rate (count / exposure) and its weight (see `compute_rates`) are written to the attributes
+    `rate` and `weight`, of shape (rows,).
+
+    Parameters
+    ----------
+    stream : RowStream
+        All rows of the table.
+    table : TreeTable
+        Converts rows to the matrix of the trees.
+    unit : float
+        The reference exposure: exposures are divided by this number.
+    rows : int
+        The number of rows to pass.
+    seed : int
+        The seed of the random choice of rows.
     """
 
     def __init__(self, stream: RowStream, table: TreeTable, unit: float, rows: int, seed: int) -> None:
@@ -100,7 +114,10 @@ class StreamedTreeRows(lightgbm.Sequence):
         return np.ascontiguousarray(matrix[:rows])
 
     def _iter_matrices(self) -> Iterator[np.ndarray]:
-        """Draw rows from each chunk of the stream, store their rates and weights, and yield their matrix of inputs."""
+        """Draw rows from each chunk of the stream, store their rates and weights, and yield their matrix of inputs.
+
+        A matrix has shape (rows drawn from the chunk, columns). The last one has only as many rows as are still needed.
+        """
         share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
         for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):
             sampled = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
@@ -115,7 +132,10 @@ class StreamedTreeRows(lightgbm.Sequence):
 
 
 class StreamedData(FoldData):
-    """Creates two LightGBM datasets: of rows of a stream, for training, and of the validation rows."""
+    """Creates two LightGBM datasets: of rows of a stream (`streamed`), for training, and of the validation rows.
+
+    The bins of both are computed from `sample`, the rows of the stream that are in memory.
+    """
 
     def __init__(self, sample: TreeRows, validation: TreeRows, streamed: StreamedTreeRows) -> None:
         super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))
