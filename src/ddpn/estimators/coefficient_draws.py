@@ -15,9 +15,10 @@ def draw_glms(
 ) -> list[GLM]:
     """Draw GLMs whose coefficients differ from those of `glm` by normal errors with the given covariance.
 
-    `is_linear` says of each raw output whether it is linear in the columns (True) or constant (False). `covariance` is
-    that of the coefficients of the original columns, in the order of `CountGLM.coefficient_table`. Coefficients that
-    are not identified, whose covariance is NaN, stay as they are.
+    `is_linear` says of each parameter of the likelihood, such as log mean and log gamma, whether it is linear in the
+    columns (True) or constant (False). `covariance` is the covariance matrix of all coefficients
+    (`CountGLM.covariance_`), shape (coefficients, coefficients): parameter by parameter, each intercept before its
+    slopes. Coefficients that are not identified, whose covariance is NaN, stay as they are.
     """
     linear = glm.linear
     known = np.nan_to_num(covariance)
@@ -41,8 +42,9 @@ def draw_glms(
 def compute_log_mean_errors(inputs: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Compute the standard error of the log mean of each row.
 
-    `inputs` is the design matrix without the intercept, and `covariance` that of the coefficients of the log mean, the
-    intercept first. Coefficients that are not identified, whose covariance is NaN, count as exact.
+    `inputs` is the design matrix without the intercept. `covariance` is the covariance matrix of the coefficients of
+    the log mean, the intercept first. Coefficients that are not identified, whose covariance is NaN, count as exact.
+    Shape: inputs (rows, columns), covariance (1 + columns, 1 + columns) -> (rows,).
     """
     rows = np.c_[np.ones(len(inputs)), inputs]
     return np.sqrt(np.einsum("ij,jk,ik->i", rows, np.nan_to_num(covariance), rows))

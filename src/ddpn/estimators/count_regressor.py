@@ -57,7 +57,7 @@ class CountRegressor(NetworkRegressor):
     epochs : int or "auto"
         Passes over the training rows; "auto" depends on the number of rows.
     mix_with : sequence of str
-        Further members to fit: names in `ddpn.members.MEMBERS`.
+        Members to fit in addition to `members`: names in `ddpn.members.MEMBERS`.
     time_budget : float or str, optional
         The time that `fit` may take: seconds, or text such as "60s" or "10m". Default: no limit.
     monotone : dict, optional

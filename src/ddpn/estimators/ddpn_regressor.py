@@ -56,8 +56,8 @@ class DDPNRegressor(NetworkRegressor):
         The defaults of all other settings. "paper" uses the settings above. With "default", networks are trained as in
         `CountRegressor`, and the objective of a Double Poisson is its exact likelihood.
     validation : float, "auto" or None
-        Share of rows held out to choose each network's best epoch, unless `fit` is given validation rows; "auto" is a
-        tenth from 200 rows on.
+        Share of rows held out to choose each network's best epoch, unless `fit` is given validation rows. "auto" is a
+        tenth if there are at least 200 rows, otherwise none. None holds out no rows.
     mix_with : sequence of str
         Further models to add to the mixture: names in `ddpn.members.MEMBERS`, such as "glm". Their weights in the
         mixture are chosen on validation rows. Without validation rows, they are left out.
@@ -152,8 +152,8 @@ class DDPNRegressor(NetworkRegressor):
 def draw_validation_mask(sample: CountRows, share: float | str | None, seed: int) -> np.ndarray:
     """Draw the rows to hold out for validation, and return a mask that is True for them.
 
-    `share` is the share of rows to hold out. "auto" holds out a tenth if there are enough rows, and None holds out no
-    rows. Rows of a group are held out together.
+    `share` is the share of rows to hold out. "auto" holds out a tenth if there are at least 200 rows, otherwise none.
+    None holds out no rows. Rows of a group are held out together. The mask has shape (rows,).
     """
     if share == "auto":
         share = HELD_OUT_SHARE if len(sample) >= MIN_ROWS_TO_VALIDATE else 0.0

@@ -86,7 +86,10 @@ class GoodnessOfFit(NamedTuple):
 def check_overdispersion(quality: GoodnessOfFit, n_coefficients: int) -> list[str]:
     """Return a list with one warning if the counts of a Poisson GLM are clearly over-dispersed, else an empty list.
 
-    The standard errors of the GLM are then too small. `quality` has the statistics of the fit.
+    The standard errors of the GLM are then too small. Counts are clearly over-dispersed if the score test exceeds 4.5
+    standard deviations and their variance is at least 1.2 times that of a Poisson (Pearson's chi-squared per degree of
+    freedom). `quality` has the statistics of the fit, and `n_coefficients` is the number of coefficients with the
+    intercept.
     """
     chi2, z, freedom = quality.pearson_chi2, quality.overdispersion_z, quality.total_weight - n_coefficients
     if chi2 is None or z is None or freedom <= 0.0:
@@ -110,6 +113,9 @@ def check_coefficients(
 ) -> list[str]:
     """Return warnings about columns without a coefficient, and about coefficients with very large standard errors.
 
+    A standard error is very large if it exceeds 30 for a column of standard deviation 1. Only parameters on a log scale
+    are checked.
+
     Parameters
     ----------
     fit : LinearFit
@@ -120,8 +126,8 @@ def check_coefficients(
     columns : list of str
         The names of the columns.
     standard_errors : list of array
-        For each parameter, the standard error of its intercept. If the parameter is linear in the columns, the standard
-        errors of its other coefficients follow.
+        For each parameter, the standard errors of its coefficients, for standardised columns: of its intercept alone
+        or, if it is linear in the columns, of its intercept and its slopes.
     quality : GoodnessOfFit
         The goodness of fit.
     """
@@ -180,8 +186,9 @@ def _is_harmless_limit(
 ) -> bool:
     """Return True if it is harmless that some coefficients are hardly determined.
 
-    This is the case if the only one is a constant gamma at the low end of its range, and if the counts hardly vary more
-    than the model predicts. `undetermined` are the indices of the parameters with a very large standard error.
+    This is the case if two conditions hold. The only such coefficient is a constant gamma at the low end of its range.
+    And the variance of the counts is less than 1.5 times the variance that the model predicts. `undetermined` are the
+    indices of the parameters with a very large standard error.
     """
     if quality.pearson_chi2 is None or _find_limit(fit, labels, undetermined) != ("log gamma", "low"):
         return False

@@ -85,8 +85,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def _make_range(self, head: Head, rows: CountRows) -> CountRange:
         """Return the range of possible counts, from the arguments of the estimator and the bounds of the training rows.
 
-        If the likelihood is of k out of n, the upper bound is n. Raise a `ConfigError` if the likelihood does not
-        support bounds.
+        If the likelihood is that of k successes out of n trials (Double Binomial), the upper bound is n. Raise a
+        `ConfigError` if there are bounds or recording limits, but the likelihood does not support them.
         """
         is_total = head.exposure_is_total and (rows.upper is not None or self.upper is not None)
         counts = CountRange(self.lower, self.upper, self.censored_above, rows.upper is not None, is_total)
@@ -97,7 +97,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     def _store_fit(self, schema: Schema, predictor: Predictor, rows: CountRows | None = None) -> None:
         """Set all fitted attributes at once, so that a fit that fails or is interrupted changes nothing.
 
-        A summary of the inputs of `rows` is kept, to detect out-of-distribution rows later.
+        `schema` has the names and types of the training columns, and `predictor` is the fitted model. If `rows` is
+        passed, a summary of the inputs of these rows is added to the calibration of `predictor`, to detect
+        out-of-distribution rows later.
         """
         if rows is not None:
             profile = FeatureProfile.fit(rows.X, rows.weight)
@@ -123,7 +125,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     ) -> np.ndarray:
         """Predict blocks of rows, apply `function` to the prediction of each block, and concatenate the results.
 
-        Working in blocks limits the use of memory.
+        Working in blocks limits the use of memory. `function` returns an array with one entry per row of its block.
+        `X`, `exposure` and `upper` are as for `predict_distribution`. `groups` has the group label of each row, or is
+        None if intervals are not calibrated by group.
         """
         parts, n_done = [], 0
         with torch.no_grad():
@@ -522,7 +526,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             Calibration rows. Do not use training rows: the summary contains their levels and extremes, so too many
             later rows would be flagged.
         alpha : float
-            The share of ordinary rows that are flagged.
+            The largest expected share of flagged rows among rows that are like the calibration rows.
 
         Returns
         -------

@@ -77,11 +77,12 @@ class CountGLM(CountEstimator):
         variance is a working assumption, and "model" for all others. If `groups` are passed to `fit`, the covariance is
         always clustered.
     alpha : float
-        Strength of the ridge penalty. The mean loss plus alpha / 2 times the sum of squared coefficients is minimised.
+        Strength of the ridge penalty: the negative log-likelihood per row plus alpha / 2 times the sum of squared
+        coefficients is minimised.
         The penalised coefficients are those of standardised columns, without intercepts. With a penalty, coefficients
         are finite even if columns separate the counts.
     tol : float
-        The search ends when the norm of the gradient of the mean loss, for standardised columns, is at most this.
+        The search ends when the norm of the gradient of this objective, for standardised columns, is at most this.
     max_iter : int
         The largest number of steps of the search.
     missing : {"error", "drop"}
@@ -473,10 +474,10 @@ def _label_parameters(head: Head) -> tuple[str, ...]:
 
 
 def _merge_rows(rows: CountRows) -> tuple[CountRows, np.ndarray | None]:
-    """Merge equal rows into one row with their total weight, unless the table is very large.
+    """Merge equal rows into one row with their total weight, if the table has at most 1,000 rows.
 
-    Equal rows of different groups are not merged. Return the rows and the group of each row as an integer; the latter
-    is None if there are no groups.
+    Equal rows of different groups are not merged. Return the rows, and the group of each of them as an integer or, if
+    there are no groups, None.
     """
     if rows.group is not None:
         codes = np.unique(rows.group, return_inverse=True)[1].ravel()

@@ -43,7 +43,11 @@ from ddpn.tables.schema import Schema
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NetworkRegressor(CountEstimator):
-    """Base class of `CountRegressor` and `DDPNRegressor`, the estimators with networks."""
+    """Base class of `CountRegressor` and `DDPNRegressor`, the estimators with networks.
+
+    Subclasses decide which rows are held out and which members are fitted (`_plan_fit`), what is calibrated
+    (`_pipeline_options`), and how many networks a member has (`_networks_per_member`).
+    """
 
     likelihood: str | Sequence[str] = DEFAULT_LIKELIHOOD
     head_options: Mapping[str, object] | None = None
@@ -163,7 +167,7 @@ class NetworkRegressor(CountEstimator):
     def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
         """Return the options of the steps of a fit, such as calibration.
 
-        Raise a `ConfigError` if the model does not support the range of counts.
+        Raise a `ConfigError` if the model does not support `counts`, the range of possible counts.
         """
 
     def fit_rows(
@@ -177,9 +181,28 @@ class NetworkRegressor(CountEstimator):
     ) -> FittedPipeline:
         """Fit the model to validated rows by `ddpn.pipeline.fit_pipeline`, and set its fitted attributes.
 
-        If the table is too large for memory, `stream` reads all of its rows in several passes, and `train` is a sample
-        of them. If the user presses Ctrl-C, the model is kept if it can be used, and the result names the steps that
-        are missing.
+        If the user presses Ctrl-C, the model is kept if it can be used, and the result names the steps that are
+        missing.
+
+        Parameters
+        ----------
+        train : CountRows
+            The training rows or, with `stream`, a sample of them.
+        validation : CountRows or None
+            The user's validation rows. If they are None, `_plan_fit` decides which training rows are held out.
+        counts : CountRange
+            The range of possible counts.
+        options : PipelineOptions
+            What to calibrate, and which members to fit for comparison.
+        schedule : Schedule
+            The steps of the fit and its time limit.
+        stream : RowStream, optional
+            Reads all training rows in several passes if the table is too large for memory.
+
+        Returns
+        -------
+        FittedPipeline
+            The fitted members and the calibration, with notes for the user.
         """
         head, network_options, runtime = self.build_options()
         counts.check_not_all_censored(train)
@@ -220,7 +243,12 @@ class NetworkRegressor(CountEstimator):
     def _plan_fit(
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> FitPlan:
-        """Return the plan of a fit: the rows to hold out, the members of the mixture to fit, and the random seed."""
+        """Return the plan of a fit: the rows to hold out, the members of the mixture to fit, and the random seed.
+
+        `task` has the likelihood and the options that all members share. `train` are the training rows. `validation`
+        are the user's validation rows; if they are None, rows of `train` are held out unless there are too few.
+        `random` draws these rows and the seed.
+        """
 
     def build_options(self) -> tuple[Head, NetworkOptions, Runtime]:
         """Validate the constructor arguments.
@@ -313,7 +341,7 @@ class NetworkRegressor(CountEstimator):
 
     @property
     def head_(self) -> Head:
-        """The head of the networks. It turns their raw outputs into distributions of the likelihood."""
+        """The head of the networks, which turns their raw outputs into distributions of the family `likelihood`."""
         return self._all_networks[0].head if self._all_networks else self._make_head()
 
     @property
