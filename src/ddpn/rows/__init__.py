@@ -1,1 +1,1 @@
-"""Data rows with counts: their validation (`CountRows`), the range of possible counts (`CountRange`), and splits."""
+"""Rows of data with counts: `CountRows` (validated rows), `CountRange` (the possible counts), and splits of rows."""

@@ -42,7 +42,10 @@ LARGEST_COUNT = 2.0**53
 
 
 def get_row_count(X: object) -> int:
-    """Return the number of rows of an array, data frame, sparse matrix or list; reject other objects."""
+    """Return the number of rows of an array, data frame, sparse matrix or list.
+
+    Other objects raise an `InputError`.
+    """
     if hasattr(X, "shape"):
         return X.shape[0] if len(X.shape) else 0
     try:
@@ -52,7 +55,7 @@ def get_row_count(X: object) -> int:
 
 
 def get_row_labels(*sources: object) -> np.ndarray | None:
-    """Return the index of the first pandas object among `sources`, or None if there is no pandas object."""
+    """Return the index of the first pandas object among `sources`, or None if there is none."""
     for source in sources:
         index = getattr(source, "index", None)
         if isinstance(source, Sized) and isinstance(index, Sized) and len(index) == len(source):
@@ -63,8 +66,14 @@ def get_row_labels(*sources: object) -> np.ndarray | None:
 class RowError(InputError):
     """An `InputError` about some rows of a table, with a message that lists these rows.
 
-    The message consists of `before`, the rows and `after`. The rows are given as a boolean mask, `bad`, and are listed
-    by their `labels` or, without labels, by position.
+    Parameters
+    ----------
+    before, after : str
+        The parts of the message before and after the list of rows.
+    bad : array of bool, shape (rows,)
+        True for the rows that the message lists.
+    labels : sequence, optional
+        How the message names all rows of the table. Default: by position.
     """
 
     def __init__(self, before: str, bad: np.ndarray, after: str = ".", labels: Labels = None) -> None:
@@ -75,7 +84,7 @@ class RowError(InputError):
 
 @contextmanager
 def label_row_errors(labels: Labels) -> Iterator[None]:
-    """Within this context, list rows by `labels` in each `RowError` that would list them by position.
+    """Within this context, name rows by `labels` in each `RowError` that would name them by position.
 
     With `labels=None`, errors stay unchanged, so that an outer context can label them.
     """
@@ -104,8 +113,20 @@ def check_counts(
 ) -> np.ndarray:
     """Validate the counts of `n_rows` rows and return them as a float64 vector.
 
-    Counts that are not integers raise an error or, with `fractional="round"`, are rounded. Errors call the counts
-    `name` and list rows by `labels`. The error about fractional counts ends with `remedy`.
+    Parameters
+    ----------
+    y : object
+        The counts, as the user passed them.
+    n_rows : int
+        The number of rows of X.
+    fractional : {"error", "round"}
+        Whether counts that are not integers raise an error or are rounded.
+    name : str or Argument
+        What errors call the counts.
+    labels : sequence, optional
+        How errors name the rows. Default: by position.
+    remedy : str
+        The last sentence of the error about fractional counts.
     """
     check_choice("fractional", fractional, ("error", "round"))
     if y is None:
@@ -137,8 +158,8 @@ def check_counts(
 def _explain_fractional_counts(fractions: np.ndarray) -> str:
     """Explain in a sentence why counts may be fractional, for example because they are means.
 
-    Return "" if `fractions`, the fractional counts, is empty. Otherwise the sentence ends with a space, because a
-    remedy follows it.
+    `fractions` has the counts that are not integers. If there are none, return "". Otherwise the sentence ends with a
+    space, because a remedy follows it.
     """
     if not len(fractions):
         return ""
@@ -160,9 +181,22 @@ def check_vector(
 ) -> np.ndarray | None:
     """Validate one number per row and return a float64 vector, or None if `values` is None.
 
-    A single number is repeated for all `n_rows` rows. Numbers must be finite and positive. With `allow_zero`, they may
-    also be 0, but not in every row unless `allow_all_zero` is True, because nothing can be fitted if all weights are 0.
-    Errors call the numbers `name` and list rows by `labels`.
+    Numbers must be finite and positive.
+
+    Parameters
+    ----------
+    name : str or Argument
+        What errors call the numbers.
+    values : object
+        The numbers, as the user passed them. A single number is repeated for all rows.
+    n_rows : int
+        The number of rows of X.
+    allow_zero : bool
+        Whether numbers may also be 0, but not in every row.
+    labels : sequence, optional
+        How errors name the rows. Default: by position.
+    allow_all_zero : bool
+        Whether all numbers may be 0. This is False for weights of a fit, because nothing can be fitted then.
     """
     if values is None:
         return None
@@ -185,7 +219,7 @@ def check_vector(
 def check_flags(name: str, values: object, n_rows: int, labels: Labels) -> np.ndarray:
     """Validate booleans, or numbers that are 0 or 1, for `n_rows` rows and return them as a boolean vector.
 
-    Errors call the flags `name` and list rows by `labels`.
+    Errors call the flags `name` and name rows by `labels`.
     """
     plain = to_array(values)
     if plain.shape != (n_rows,):
@@ -203,8 +237,20 @@ def check_all(
 ) -> None:
     """Raise an `InputError` if the mask `is_valid` is False in some row.
 
-    The message says that `name` must meet `condition`, such as "be positive". It shows the first of the invalid
-    `values`, lists the invalid rows by `labels`, and ends with `remedy`.
+    Parameters
+    ----------
+    is_valid : array of bool, shape (rows,)
+        Whether each row is valid.
+    name : str or Argument
+        What the error calls the values.
+    condition : str
+        What the values must do, such as "be positive".
+    values : array, shape (rows,)
+        The values. The error shows the first invalid one.
+    labels : sequence or None
+        How the error names the rows. None means by position.
+    remedy : str
+        The last sentence of the error.
     """
     if not is_valid.all():
         rows = select_labels(~is_valid, labels)
@@ -218,7 +264,10 @@ def to_array(values: object) -> np.ndarray:
 
 
 def _to_float_vector(y: object, name: str | Argument, labels: Labels) -> np.ndarray:
-    """Convert `y` to a float64 vector; raise an `InputError` for text, complex numbers and several columns."""
+    """Convert `y` to a float64 vector; raise an `InputError` for text, complex numbers and several columns.
+
+    Errors call the values `name` and name rows by `labels`.
+    """
     plain = to_array(y)
     if plain.dtype.kind not in "buifOUS":
         # scikit-learn's checks look for the words in brackets.

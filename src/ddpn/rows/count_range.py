@@ -26,9 +26,11 @@ class CountRange:
     upper_per_row : bool
         True if each row has its own largest possible count, which is then needed for predictions as well.
     upper_is_total : bool
-        True if the largest possible count is the total n of "k of n", as for the Double Binomial. Members then take it
-        as the exposure.
+        True if the largest possible count is the total n of "k of n", as for the Double Binomial. Members then take the
+        total as the exposure.
 
+    Examples
+    --------
     >>> CountRange(lower=1, upper=5)
     CountRange(lower=1, upper=5, censored_above=None, upper_per_row=False, upper_is_total=False)
     """
@@ -68,17 +70,25 @@ class CountRange:
 
     @property
     def options(self) -> dict[str, int]:
-        """The estimator's arguments `lower`, `upper` and `censored_above` that differ from their defaults."""
+        """The arguments `lower`, `upper` and `censored_above` of an estimator that differ from their defaults."""
         limits = {"lower": self.lower or None, "upper": self.upper, "censored_above": self.censored_above}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def bounds(
         self, n: int, upper: object = None, labels: Labels = None
     ) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Return two arrays, the smallest and the largest possible count of each of `n` rows; None for a missing bound.
+        """Return the smallest and the largest possible count of each of `n` rows, as two arrays of shape (n,).
 
-        `upper` is the user's upper bound per row. It is required if `upper_per_row` is True, and must be None
-        otherwise. Errors list rows by `labels`.
+        An array is None if there is no such bound.
+
+        Parameters
+        ----------
+        n : int
+            The number of rows.
+        upper : array-like, optional
+            The user's upper bound of each row. It is required if `upper_per_row` is True, and must be None otherwise.
+        labels : sequence, optional
+            How errors name the rows. Default: by position.
         """
         lower = np.full(n, float(self.lower)) if self.lower else None
         if upper is None:
@@ -96,10 +106,10 @@ class CountRange:
         return lower, values
 
     def apply(self, rows: CountRows, name: str | Argument = "y") -> CountRows:
-        """Check that counts are within the bounds, and return the rows with these bounds and recording limits.
+        """Check that counts are within the bounds, and return the rows with these bounds and recording limits as fields.
 
-        Counts above `censored_above` are set to that limit. An `InputError` about counts outside the bounds calls them
-        `name`. `rows` may already have an upper bound or a recording limit per row.
+        Counts above `censored_above` are set to that number. `rows` may already have an upper bound or a recording
+        limit per row. Errors call the counts `name`.
         """
         low, high = self.bounds(len(rows), rows.upper, rows.labels)
         y, limit = rows.y, rows.limit
@@ -124,7 +134,10 @@ class CountRange:
             raise InputError(argument="y", must=must, got="censored counts only")
 
     def arguments(self, sample: CountRows) -> dict[str, np.ndarray | None]:
-        """Convert rows back to the arguments `exposure`, `upper` and `censored` of an estimator."""
+        """Convert rows to the arguments `exposure`, `upper` and `censored` of an estimator.
+
+        Arguments that are not needed are None.
+        """
         flags = None
         if sample.limit is not None and (self.censored_above is None or (sample.limit < self.censored_above).any()):
             flags = sample.y >= sample.limit
@@ -134,7 +147,7 @@ class CountRange:
     def needs_exposure(self, rows: CountRows) -> bool:
         """Return True if models that are fitted to `rows` need an exposure to predict.
 
-        That is the case if `rows` has exposures, unless they are the totals of "k of n".
+        That is the case if `rows` has exposures, unless the exposures are the totals of "k of n".
         """
         return rows.exposure is not None and not self.upper_is_total
 

@@ -159,7 +159,7 @@ class CountRows(Generic[Inputs, Vector]):
         return self.replace(X=None if self.X is None else take_rows(self.X, index), **taken)
 
     def _get_parts(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the fields with these names; a field that is not set is None."""
+        """Return the fields with these names as a dict; a field that is not set is None."""
         return {name: getattr(self, name) for name in names}
 
     def blocks(self, size: int = BLOCK) -> Iterator["CountRows[Inputs, Vector]"]:
@@ -174,9 +174,9 @@ class CountRows(Generic[Inputs, Vector]):
             yield self.rows(slice(start, start + size))
 
     def map(self, change: Callable[[Vector], _NewVector]) -> "CountRows[_NewVector, _NewVector]":
-        """Return a copy in which `change` was applied to X and to every vector that is set.
+        """Return a copy in which `change` was applied to X and to every vector that is set, such as counts and weights.
 
-        This can move tensors to another device. Labels and groups stay as they are.
+        For example, `change` can move tensors to another device. Labels and groups stay unchanged.
         """
         parts = self._get_parts(("X", *_VECTORS)).items()
         changed = {name: None if part is None else change(part) for name, part in parts}
@@ -196,12 +196,15 @@ class CountRows(Generic[Inputs, Vector]):
 
     @property
     def parts(self) -> dict[str, Any]:
-        """X and the vectors that are set, such as counts and weights, by name. Labels and groups are left out."""
+        """A dict with X and the vectors that are set, such as counts and weights, by name.
+
+        Labels and groups are not part of it.
+        """
         return {name: part for name, part in self._get_parts(("X", *_VECTORS)).items() if part is not None}
 
     @property
     def row_numbers(self) -> np.ndarray:
-        """The labels of rows that were read from a file, which are row numbers that start at 1."""
+        """The labels of rows that were read from a file: row numbers, from 1 on."""
         assert self.labels is not None
         return self.labels
 
@@ -221,15 +224,15 @@ class CountRows(Generic[Inputs, Vector]):
         return np.ones(len(self)) if self.weight is None else self.weight
 
     def merge_equal_rows(self: "CountRows[Inputs, np.ndarray]", values: np.ndarray) -> "CountRows[Inputs, np.ndarray]":
-        """Merge rows that differ in nothing but their weights, add the weights, and sort the rows.
+        """Merge rows that are equal apart from their weights, sum their weights, and sort the rows.
 
-        A fit with integer weights is then exactly the same computation as a fit with repeated rows. Rows of weight 0
-        are dropped.
+        After that, a fit with integer weights is exactly the same computation as a fit with repeated rows. Rows of
+        weight 0 are dropped.
 
         Parameters
         ----------
         values : array, shape (rows, columns)
-            X as finite numbers, to compare rows by.
+            X as finite numbers, by which rows are compared and sorted.
         """
         kept, weight = self.has_weight, self.weight_or_ones
         extra = [part for name, part in self.parts.items() if name not in ("X", "weight")]
@@ -258,7 +261,10 @@ class CountRows(Generic[Inputs, Vector]):
 
 
 def take_rows(X: _Table, index: RowIndex) -> _Table:
-    """Return rows of a data frame, array, sparse matrix, tensor or list, selected by a mask, positions or a slice."""
+    """Return the selected rows of a data frame, array, sparse matrix, tensor or list.
+
+    `index` is a mask, positions or a slice.
+    """
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         positions = index if isinstance(index, slice) else np.asarray(index)
@@ -284,8 +290,16 @@ def _check_parts(
 ) -> dict[str, Any]:
     """Validate the fields of `CountRows` and return them, with numbers as float64 arrays.
 
-    If `censored` is not None, it replaces the field `limit`. `fractional` is as in the constructor. `names` maps a
-    field to the name that errors use, if that differs.
+    Parameters
+    ----------
+    parts : mapping
+        The fields by name.
+    censored : array-like of bool or None
+        True for each right-censored count. If it is not None, it replaces the field `limit`.
+    fractional : {"error", "round"}
+        Whether counts that are not integers raise an error or are rounded.
+    names : mapping of str to str
+        What errors call a field, if that differs from its name.
     """
 
     def check(part: str, **rule: bool) -> np.ndarray | None:

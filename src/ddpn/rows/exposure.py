@@ -1,4 +1,4 @@
-"""Rescale exposures so that fitted rates, in counts per unit of exposure, stay in the range that likelihoods allow."""
+"""Rescale exposures, so that fitted rates (counts per unit of exposure) stay in the range that likelihoods allow."""
 
 import numpy as np
 
@@ -12,9 +12,9 @@ _LARGE_COUNT, _LARGE_RATE = 22.0, 20.0
 def choose_exposure_unit(rows: CountRows, is_total: bool) -> float:
     """Choose the number by which members divide exposures: a power of two, so that the division is exact.
 
-    It is the power of two nearest to the weighted mean exposure, or 1 without exposures. If counts exceed 4 million, it
-    is smaller, so that rates per unit stay below a million. If exposures are the totals of "k of n" (`is_total`), it is
-    1.
+    It is the power of two nearest to the weighted mean exposure. Without exposures, it is 1. If counts exceed 4
+    million, it is smaller, so that rates per unit stay below a million. If `is_total` is True, exposures are the totals
+    n of "k of n", which must not be rescaled, and the result is 1.
     """
     if is_total:
         return 1.0
@@ -25,9 +25,9 @@ def choose_exposure_unit(rows: CountRows, is_total: bool) -> float:
 
 
 def divide_exposure(rows: CountRows, unit: float) -> CountRows:
-    """Return the rows with their exposures divided by `unit`. Rows without exposures have an exposure of 1.
+    """Return the rows with their exposures divided by `unit`.
 
-    If there are no exposures and the unit is 1, the rows are returned unchanged.
+    Rows without exposures get an exposure of 1 / `unit`, or stay unchanged if `unit` is 1.
     """
     if rows.exposure is None and unit == 1.0:
         return rows

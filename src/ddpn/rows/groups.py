@@ -14,7 +14,7 @@ EQUAL_INPUTS = "equal-inputs"
 def check_groups(groups: object, n: int) -> np.ndarray | None:
     """Validate one group label per row and return the labels as text, or None if `groups` is None.
 
-    `n` is the number of rows. A row with a missing label is a group by itself.
+    `n` is the number of rows. A row with a missing label becomes a group of its own.
     """
     if groups is None:
         return None
@@ -31,7 +31,7 @@ def check_groups(groups: object, n: int) -> np.ndarray | None:
 def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Encode group labels as integers; return the group number of each row and the size of each group.
 
-    `rows` is the number of rows, and `group` has a label per row. Without labels, each row is a group by itself.
+    `rows` is the number of rows, and `group` has the label of each row. If it is None, each row is a group of its own.
     """
     if group is None:
         return np.arange(rows), np.ones(rows, dtype=np.int64)
@@ -42,8 +42,8 @@ def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.n
 def is_grouped_by_inputs(columns: Sequence[str], table_columns: Sequence[str]) -> bool:
     """Return True if the user asked for groups of rows with equal inputs, by the word "equal-inputs".
 
-    `columns` are the group columns that the user named. A column of the table with the name "equal-inputs" takes
-    precedence.
+    `columns` are the group columns that the user named, and `table_columns` all columns of the table. If the table has
+    a column of the name "equal-inputs", that column is meant instead.
     """
     return tuple(columns) == (EQUAL_INPUTS,) and EQUAL_INPUTS not in table_columns
 
@@ -60,11 +60,19 @@ def describe_groups(columns: Sequence[str]) -> str:
 
 
 def describe_scores(columns: Sequence[str], subject: str = "new groups", is_out_of_fold: bool = False) -> str:
-    """Describe in a sentence which groups scores are valid for, if groups were kept together when rows were split.
+    """Describe in a sentence that scores are valid for new groups, because rows of a group were not divided by splits.
 
-    `columns` are the group columns, or the word "equal-inputs". `subject` names the groups that are scored. The
-    sentence is about test rows or, with `is_out_of_fold`, about rows that were predicted out of fold.
+    Parameters
+    ----------
+    columns : sequence of str
+        The group columns, or the word "equal-inputs".
+    subject : str
+        What the sentence calls the groups that are scored.
+    is_out_of_fold : bool
+        True if the scores are of out-of-fold predictions. False if they are of test rows.
 
+    Examples
+    --------
     >>> describe_scores(["person"])
     'Scores are for new groups: no value of person in the test rows occurs in the training rows.'
     """

@@ -25,9 +25,9 @@ MIN_ROWS_TO_VALIDATE = 200
 def assign_folds(rows: int, folds: int, seed: int, group: np.ndarray | None = None) -> np.ndarray:
     """Assign rows at random to folds of about equal size; return the fold number of each row.
 
-    Rows with equal labels in `group` share a fold. Without groups, sizes differ by at most one row. With groups, the
-    largest groups are assigned first, each to the fold with the fewest rows so far. There are never more folds than
-    rows or groups.
+    Rows with equal labels in `group` share a fold. Without groups, the sizes of folds differ by at most one row. With
+    groups, the largest groups are assigned first, each to the fold that has the fewest rows at that point. There are
+    never more folds than rows or groups.
 
     >>> np.bincount(assign_folds(7, 3, seed=0)).tolist()
     [3, 2, 2]
@@ -48,9 +48,10 @@ def assign_folds(rows: int, folds: int, seed: int, group: np.ndarray | None = No
 def split_folds(
     rows: int, folds: int, seed: int, group: np.ndarray | None = None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Split rows at random into folds, like `KFold`; return the positions of training and held-out rows per fold.
+    """Split rows at random into folds, like `KFold`. Return a pair of arrays per fold.
 
-    The arguments are those of `assign_folds`.
+    The first array has the positions of the rows outside the fold, and the second array those of the rows in it. The
+    arguments are those of `assign_folds`.
 
     >>> [outer.tolist() for _, outer in split_folds(4, 2, seed=0, group=np.array(["a", "b", "b", "a"]))]
     [[0, 3], [1, 2]]
@@ -71,9 +72,10 @@ def list_fold_pairs(fold_numbers: np.ndarray) -> list[tuple[np.ndarray, np.ndarr
 
 
 def split_time_blocks(rows: int, size: int, blocks: int) -> list[tuple[slice, slice]]:
-    """Split rows that are sorted by time, like `TimeSeriesSplit`; return (earlier rows, next `size` rows) as slices.
+    """Split rows that are sorted by time into pairs of earlier and later rows, like `TimeSeriesSplit`.
 
-    There are up to `blocks` such pairs, the latest first. The first slice of each pair has more than `size` rows.
+    Each pair has two slices: `size` successive rows to predict, preceded by all earlier rows. There are up to `blocks`
+    pairs, the latest first. Pairs with at most `size` earlier rows are left out.
 
     >>> split_time_blocks(10, 3, 4)
     [(slice(0, 7, None), slice(7, 10, None)), (slice(0, 4, None), slice(4, 7, None))]
@@ -83,11 +85,10 @@ def split_time_blocks(rows: int, size: int, blocks: int) -> list[tuple[slice, sl
 
 
 def split_at_random(rows: int, shares: Sequence[float], seed: int, group: np.ndarray | None = None) -> list[np.ndarray]:
-    """Split rows at random into parts; return the row positions of each part.
+    """Split rows at random into parts with the given shares of the rows; return the row positions of each part.
 
-    The parts have the given `shares` of the rows, which sum to 1. The rows of a group stay in one part. A part with a
-    share above 0 gets at least one group, if there are enough. A group with more than half of the rows goes to the
-    first part.
+    The `shares` sum to 1. The rows of a group stay in one part. A part with a share above 0 gets at least one group, if
+    there are enough groups. A group with more than half of the rows goes to the first part.
 
     >>> [len(part) for part in split_at_random(10, (0.7, 0.1, 0.2), seed=0)]
     [7, 1, 2]
@@ -109,9 +110,10 @@ def split_at_random(rows: int, shares: Sequence[float], seed: int, group: np.nda
 
 
 def draw_held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | None = None) -> np.ndarray:
-    """Draw about `share` of the rows at random, as whole groups; return a mask of the drawn rows.
+    """Draw whole groups at random, with about `share` of the rows; return a mask of the drawn rows.
 
-    If there are at least two rows or groups, at least one is drawn and at least one is not.
+    Without `group`, single rows are drawn. If there are at least two rows or groups, at least one is drawn and at least
+    one is not.
 
     >>> draw_held_out_rows(10, 0.2, seed=0).sum()
     np.int64(2)
@@ -136,16 +138,16 @@ PARTS = {
 
 
 class SplitRows(NamedTuple):
-    """Positions of the training, validation and test rows."""
+    """The positions of the training, validation and test rows."""
 
     train: np.ndarray
     validation: np.ndarray
     test: np.ndarray
 
     def join_if_few(self) -> "SplitRows":
-        """Return a split in which validation rows become training rows if both together are fewer than 200.
+        """Use validation rows for training as well, if training and validation rows together are fewer than 200.
 
-        Otherwise return this split.
+        The returned split then has no validation rows. Otherwise this split is returned.
         """
         if len(self.train) + len(self.validation) >= MIN_ROWS_TO_VALIDATE:
             return self
@@ -154,9 +156,10 @@ class SplitRows(NamedTuple):
 
 
 def read_parts(cells: Sequence[object], name: str, labels: Labels = None) -> np.ndarray:
-    """Convert the cells of the split column `name` to "train", "validation" or "test", one per row.
+    """Convert the cells of the user's split column to "train", "validation" or "test", one per row.
 
-    Synonyms such as "dev" are accepted. Other cells raise an `InputError` that lists rows by `labels`.
+    Synonyms such as "dev" are accepted. Other cells raise an `InputError`, which names the column `name`, and rows by
+    `labels`.
     """
     words = [str(cell).strip().lower() for cell in cells]
     part_by_word = {word: part for part, spellings in PARTS.items() for word in spellings}
@@ -178,11 +181,27 @@ def split_by_parts(
     group_columns: Sequence[str] = (),
     labels: Labels = None,
 ) -> SplitRows:
-    """Split rows as the user's split column says; `row_parts` is the result of `read_parts` for that column.
+    """Split rows as the user's split column says.
 
-    If the column marks no validation rows and there are enough training rows, some of these are drawn at random, in the
-    ratio of the first two of `shares`. An `InputError` is raised if the column `name` divides a group. The message
-    describes groups by `group_columns` and lists rows by `labels`.
+    If the column marks no validation rows, some training rows become validation rows, drawn at random. This needs at
+    least 200 training rows. An `InputError` is raised if the column divides a group.
+
+    Parameters
+    ----------
+    row_parts : array of str, shape (rows,)
+        The part of each row: "train", "validation" or "test", as returned by `read_parts`.
+    name : str
+        The name of the split column in errors.
+    shares : sequence of float
+        The shares of training, validation and test rows. Only the ratio of the first two is used.
+    seed : int
+        Seed of the random draw.
+    group : array, shape (rows,), optional
+        The group label of each row.
+    group_columns : sequence of str
+        The columns that define the groups, which describe groups in errors.
+    labels : sequence, optional
+        How errors name the rows. Default: by position.
     """
     argument = Argument("split_column", name)
     split = SplitRows(*(np.flatnonzero(row_parts == part) for part in PARTS))
@@ -211,12 +230,26 @@ def split_by_time(
 ) -> SplitRows:
     """Split rows by time: the latest rows are test rows, and the rows before them are validation rows.
 
-    `times` has the rank of each row's time, which is in the column `name`, and `shares` has the shares of training,
-    validation and test rows. Rows of the same time stay together.
+    Rows of the same time stay together.
 
-    With groups, the groups that begin last are the test groups. Then every training row is earlier than all rows of
-    validation and test groups, and every validation row is earlier than all rows of test groups; later rows are left
-    out. Groups that begin together, as in a panel, are divided at random by `seed` instead (`_split_panel`).
+    With groups, the groups that begin last are the test groups, and the groups that begin before them are the
+    validation groups. A training row is used only if it is earlier than all rows of validation and test groups, and a
+    validation row only if it is earlier than all rows of test groups. All other rows of these groups are left out. If
+    too many groups begin at the same time for this, as in panel data, groups are divided at random instead
+    (`_split_panel`).
+
+    Parameters
+    ----------
+    times : array, shape (rows,)
+        The rank of each row's time.
+    name : str
+        The name of the time column in errors.
+    shares : sequence of float
+        The shares of training, validation and test rows.
+    group : array, shape (rows,), optional
+        The group label of each row.
+    seed : int
+        Seed of the random division of groups.
     """
     codes, sizes = encode_groups(len(times), group)
     start = np.full(len(sizes), times.max())
@@ -241,10 +274,10 @@ def split_by_time(
 
 
 def _split_panel(times: np.ndarray, name: str, shares: Sequence[float], group: np.ndarray, seed: int) -> SplitRows:
-    """Split a panel, whose groups begin together: the test rows are the later rows of randomly drawn groups.
+    """Split panel data, in which groups begin together, at random by group and then by time.
 
-    Training and validation rows are the earlier rows of all other groups. The later rows of these groups, and the
-    earlier rows of the test groups, are left out. The arguments are those of `split_by_time`.
+    Test rows are the later rows of the test groups. Training and validation rows are the earlier rows of the training
+    and validation groups. All other rows are left out. The parameters are those of `split_by_time`.
     """
     order = np.argsort(times, kind="stable")
     firsts = 1 + np.flatnonzero(np.diff(times[order]) > 0)

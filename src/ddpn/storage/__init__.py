@@ -1,1 +1,1 @@
-"""Files, folders and locks on disk."""
+"""Read and write files and folders, and lock them."""

@@ -1,4 +1,4 @@
-"""Convert named arrays to and from the content of safetensors files, and documents to JSON. Nothing is pickled."""
+"""Convert named arrays and JSON documents to and from the bytes of files. Nothing is pickled."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,15 @@ JsonObject = dict[str, Any]
 
 
 def arrays_to_bytes(**arrays: np.ndarray) -> bytes:
-    """Convert named arrays to the content of a safetensors file."""
+    """Convert named arrays to the bytes of a safetensors file."""
     return save({name: np.ascontiguousarray(values) for name, values in arrays.items()})
 
 
 def arrays_from_bytes(content: bytes) -> dict[str, np.ndarray]:
-    """Read named arrays from the content of a safetensors file."""
+    """Read named arrays from the bytes of a safetensors file."""
     return load(content)
 
 
 def json_to_bytes(document: Mapping[str, object] | Sequence[object]) -> bytes:
-    """Convert a JSON document to the content of a JSON file."""
+    """Convert a JSON document to the bytes of a JSON file."""
     return json.dumps(document).encode()

@@ -1,4 +1,4 @@
-"""Write files and folders atomically (completely or not at all), hash files, and take locks.
+"""Write files and folders atomically (completely or not at all), compute their hashes, and lock them.
 
 This module does not import torch.
 """
@@ -26,14 +26,17 @@ _DRAFT = ".draft"
 
 
 def resolve_links(path: Path) -> Path:
-    """Return the path with symbolic links resolved, so that the target of a link is replaced rather than the link."""
+    """Return the path with symbolic links resolved.
+
+    A file that is written there replaces the target of a link, and not the link.
+    """
     return Path(os.path.realpath(path))
 
 
 def check_writable(path: Path) -> None:
     """Raise an `InputError` if no file can be written at `path`.
 
-    That is the case if the nearest existing path above it is a file, or a folder without write permission.
+    That is the case if its nearest existing parent is a file, or a folder without write permission.
     """
     above = next(folder for folder in resolve_links(path).parents if folder.exists())
     if not above.is_dir():
@@ -44,10 +47,10 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; the file written there replaces `path` only if the block succeeds.
+    """Yield a temporary path beside `path`. The file written there replaces `path`, but only if the block succeeds.
 
-    Temporary files that killed processes left beside `path` are removed, unless `tidy` is False. To find them, the
-    whole folder is listed.
+    Temporary files that killed processes left beside `path` are removed, which requires a listing of the folder. With
+    `tidy=False`, they stay.
     """
     path = resolve_links(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +91,7 @@ def _create_draft(path: Path) -> BinaryIO:
 def write_bytes(path: Path, content: bytes, tidy: bool = True) -> None:
     """Write `content` to `path` atomically: if writing fails, for example on a full disk, the old file stays.
 
-    `tidy` is as in `atomic_path`.
+    With `tidy=False`, temporary files of killed processes are not removed (see `atomic_path`).
     """
     with atomic_path(path, tidy) as draft:
         draft.write_bytes(content)
@@ -101,9 +104,9 @@ def write_text(path: Path, content: str) -> None:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder to fill, which replaces the folder `path` only if the block succeeds.
+    """Yield a temporary folder to fill. It replaces the folder `path`, but only if the block succeeds.
 
-    If the process is killed while it replaces the folder, `recover` completes the replacement.
+    If the process is killed while it replaces the folder, `recover` completes the replacement later.
     """
     path = resolve_links(path)
     with folder_lock(path):
@@ -129,7 +132,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def recover(path: Path) -> None:
-    """Complete a replacement of the folder `path` during which a process was killed; remove temporary folders."""
+    """Complete a replacement of the folder `path` during which a process was killed, and remove temporary folders."""
     path = resolve_links(path)
     if not any(draft.is_dir() for draft in _list_drafts(path)):
         return
@@ -142,7 +145,7 @@ def recover(path: Path) -> None:
 
 
 def _list_drafts(path: Path) -> list[Path]:
-    """List the temporary files and folders that `atomic_path` and `atomic_folder` created to replace `path`."""
+    """List the temporary files and folders that `atomic_path` and `atomic_folder` have created beside `path`."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[^.]+{re.escape(_DRAFT)}")
     if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
         return []
@@ -164,8 +167,8 @@ def hash_file(path: Path) -> str:
 def lock(path: Path, wait: bool = True, busy: str = "") -> Iterator[None]:
     """Hold an exclusive lock on the file `path` within this context, and remove the file afterwards.
 
-    The lock also ends if the process is killed. The process that holds the lock may take it again. Without `wait`,
-    raise an `InputError` with the message `busy` if another process holds the lock.
+    The lock also ends if the process is killed. A process that holds the lock may take it again. If another process
+    holds it, this function waits. With `wait=False`, it raises an `InputError` with the message `busy` instead.
     """
     from filelock import FileLock, Timeout  # slow to import, and most programs take no lock
 
@@ -187,7 +190,7 @@ def lock(path: Path, wait: bool = True, busy: str = "") -> Iterator[None]:
 def folder_lock(path: Path, wait: bool = False) -> AbstractContextManager[None]:
     """Return a context manager that locks the folder `path`, so that only one process at a time writes to it.
 
-    Without `wait`, entering it raises an `InputError` if another process holds the lock.
+    With `wait=False`, it raises an `InputError` if another process holds the lock.
     """
     path = resolve_links(path)
     busy = f"Another process is writing to {path}. Wait until it has finished, or choose another name."

@@ -1,4 +1,4 @@
-"""Read and write saved models: folders with a manifest (model.json), which contains the hash of every other file.
+"""Read and write saved models. A model is a folder with a manifest (model.json) that has the hashes of all other files.
 
 This module does not import torch.
 """
@@ -31,11 +31,11 @@ FolderVersion: TypeAlias = tuple[int, int, int]
 
 
 def wrap_load_errors(load: Callable[Arguments, Content]) -> Callable[Arguments, Content]:
-    """Decorate a function that loads a model: errors about damaged content become `InputError`s that name the model.
+    """Decorate a function that loads a model, so that damaged content raises an `InputError` that names the model.
 
-    A MemoryError is such an error, because a forged size can cause it. Hashes protect only against accidents: a
-    manifest with correct hashes can contain any values, so a loader can fail in any way. Users must not see a traceback
-    then.
+    Any exception of the function may be due to damaged content, even a MemoryError, which a forged size can cause. The
+    hashes in the manifest do not exclude this, because they protect only against accidents. Users must not see a
+    traceback in such a case.
     """
 
     @wraps(load)
@@ -56,7 +56,11 @@ def wrap_load_errors(load: Callable[Arguments, Content]) -> Callable[Arguments, 
 
 
 def check_destination(path: Path, overwrite: bool) -> None:
-    """Raise an `InputError` if a model cannot be saved to `path`, for example because the folder exists."""
+    """Raise an `InputError` if a model cannot be saved to `path`.
+
+    That is the case if the folder exists and `overwrite` is False, if it is not a saved model, or if it is not
+    writable.
+    """
     recover(path)
     if path.exists() and not overwrite:
         raise InputError(f"{path} already exists. Choose another name, or replace it with `overwrite=True`.")
@@ -68,7 +72,18 @@ def check_destination(path: Path, overwrite: bool) -> None:
 def write_model(path: Path, files: Mapping[str, bytes], manifest: JsonObject, overwrite: bool = False) -> None:
     """Write the files and the manifest of a model to the folder `path`, completely or not at all.
 
-    A process that reads the folder meanwhile gets the old model or the new one, never a mixture of both.
+    A process that reads the folder at the same time gets either the old or the new model, never a mixture of both.
+
+    Parameters
+    ----------
+    path : Path
+        The folder.
+    files : mapping of str to bytes
+        The content of each file, by its path inside the folder.
+    manifest : dict
+        What the manifest says about the model. Hashes and versions are added to it.
+    overwrite : bool
+        Whether to replace an existing model.
     """
     check_destination(path, overwrite)
     document = {"format": FORMAT, "ddpn": version("ddpn"), **manifest}
@@ -86,7 +101,7 @@ def write_model(path: Path, files: Mapping[str, bytes], manifest: JsonObject, ov
 
 
 def read_manifest(path: Path) -> JsonObject:
-    """Read the manifest of a saved model and verify its checksum and its format. No other file is read."""
+    """Read the manifest of a saved model, and verify its checksum and format. No other file is read."""
     if not path.exists():
         recover(path)
     if not (path / MANIFEST).is_file():
@@ -109,20 +124,21 @@ def read_manifest(path: Path) -> JsonObject:
 
 
 def _is_inside(name: str) -> bool:
-    """Return True if a file name is a relative path that stays inside the model's folder."""
+    """Return True if a file name is a relative path that stays inside the folder of the model."""
     parts = PurePosixPath(name).parts
     return bool(parts) and ".." not in parts and not name.startswith("/") and not set(name) & set("\\:\0")
 
 
 def _check_size(path: Path, size: int, limit: int) -> None:
+    """Raise an `InputError` if `size`, the size of the file or folder `path` in bytes, is above `limit`."""
     if size > limit:
         raise InputError(f"{path} has {size:,} bytes, but a model that ddpn saved has at most {limit:,}.")
 
 
 def read_consistently(path: Path, read: Callable[[], Content]) -> Content:
-    """Call `read()`, which reads a model's folder; call it again if the folder was replaced meanwhile.
+    """Return `read()`, which reads the folder of a model. Call it again if the folder was replaced at the same time.
 
-    Without this, the manifest could come from one version of the model and the files from another.
+    Otherwise, the manifest could come from one version of the model and the files from another.
     """
     for _ in range(_MAX_READS):
         before = folder_version(path)
@@ -138,7 +154,7 @@ def read_consistently(path: Path, read: Callable[[], Content]) -> Content:
 
 
 def folder_version(path: Path) -> FolderVersion | None:
-    """Return a value that changes when a model's folder is replaced; None if the folder has no manifest."""
+    """Return a value that changes when the folder of a model is replaced; None if the folder has no manifest."""
     try:
         status = (path / MANIFEST).stat()
     except OSError:
@@ -147,9 +163,9 @@ def folder_version(path: Path) -> FolderVersion | None:
 
 
 def read_files(path: Path, manifest: JsonObject, folders: Collection[str] | None = None) -> dict[str, bytes]:
-    """Read the files that the manifest lists and verify their hashes.
+    """Read the files that the manifest lists, and verify their hashes.
 
-    With `folders`, read only the files in these subfolders and the files outside of all subfolders.
+    With `folders`, only files in these subfolders, and files outside all subfolders, are read.
     """
     digests = {
         name: digest
@@ -168,5 +184,6 @@ def read_files(path: Path, manifest: JsonObject, folders: Collection[str] | None
 
 
 def _checksum(manifest: JsonObject) -> str:
+    """Return the hash of a manifest without its own entry "checksum"."""
     document = {name: value for name, value in manifest.items() if name != "checksum"}
     return sha256(json.dumps(document, sort_keys=True).encode())

@@ -11,12 +11,12 @@ from ddpn.storage.files import check_writable, sha256, write_bytes
 
 
 class ResultStore:
-    """A folder with the results of finished jobs, which `ddpn.runtime.jobs.run` need not run again.
+    """A folder with the results of finished jobs, so that `ddpn.runtime.jobs.run` need not run them again.
 
-    The result of a job is a set of files. Each file is stored under its hash, and a JSON file per job, which is written
-    last, lists the files of the job. A job is found by its identity: a JSON value that holds everything that its result
-    depends on. Results of jobs whose identity is None are not stored. Nothing is pickled. The folder is created when
-    the first result is written.
+    The result of a job is a set of files, each stored under its hash. A JSON file per job lists the files of the job.
+    It is written last, so that a job counts as finished only if all of its files exist. A job is found by its identity:
+    a JSON value with everything that the result depends on. Results of jobs whose identity is None are not stored.
+    Nothing is pickled. The folder is created when the first result is written.
 
     Parameters
     ----------
@@ -42,15 +42,16 @@ class ResultStore:
         check_writable(self.folder / "file")
 
     def path(self, identity: object) -> Path:
-        """Return the path of the JSON file that lists the result files of a job.
+        """Return the path of the JSON file that lists the files of a job.
 
-        Its name is a hash of the identity and the version of ddpn, so that other versions find no results.
+        Its name is a hash of the job's identity and the version of ddpn. So other versions of ddpn do not find the
+        result.
         """
         depends_on = json.dumps([version("ddpn"), self._about, identity], sort_keys=True)
         return self.folder / f"{sha256(depends_on.encode())}.json"
 
     def write(self, identity: object, files: Mapping[str, bytes], name: str) -> None:
-        """Store the files that a job returned, under the job's identity.
+        """Store the files that a job returned. A job whose `identity` is None is not stored.
 
         `files` maps file names to contents. `name` describes the job for people who look into the folder.
         """
@@ -62,12 +63,12 @@ class ResultStore:
         write_bytes(self.path(identity), json.dumps({"job": name, "files": hashes}).encode(), tidy=False)
 
     def paths(self, identity: object) -> dict[str, Path]:
-        """Return the path of each file of a stored job, by the file's name."""
+        """Return the paths of the files of a stored job, by file name."""
         hashes = json.loads(self.path(identity).read_bytes())["files"]
         return {file: self.folder / digest for file, digest in hashes.items()}
 
     def read(self, identity: object) -> dict[str, bytes] | None:
-        """Return the contents of a job's files by name; None if one is missing or damaged."""
+        """Return the contents of the files of a stored job, by file name; None if a file is missing or damaged."""
         if identity is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Write and read files of named tensors: safetensors with a checksum and a description in JSON."""
+"""Write and read files of named tensors, in the safetensors format with a checksum and a description in JSON."""
 
 import json
 import zlib
@@ -15,16 +15,19 @@ from ddpn.storage.files import write_bytes
 
 
 def write(path: Path, tensors: dict[str, Tensor], info: JsonObject) -> None:
-    """Write named tensors to a file, completely or not at all, with a description `info` that JSON can hold."""
+    """Write named tensors to a file, completely or not at all.
+
+    `info` is a description of the tensors, which JSON can hold.
+    """
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     description = json.dumps(info)
     write_bytes(path, save(plain, metadata={"info": description, "checksum": _checksum(description, plain)}))
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], JsonObject]:
-    """Read the tensors and the description that `write` wrote; raise an `InputError` if the file is damaged.
+    """Read the tensors and the description that `write` wrote.
 
-    No code from the file is executed.
+    A damaged file raises an `InputError`. No code from the file is executed.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -42,13 +45,16 @@ def read(path: Path) -> tuple[dict[str, Tensor], JsonObject]:
 
 
 def fingerprint(tensor: Tensor, start: int = 0) -> int:
-    """Return a CRC-32 checksum of a tensor's values, continued from `start`, the checksum of preceding tensors."""
+    """Return a CRC-32 checksum of a tensor's values.
+
+    To compute one checksum of several tensors, pass the checksum of the preceding tensors as `start`.
+    """
     plain = tensor.detach().cpu().contiguous().reshape(-1)
     return zlib.crc32(plain.view(torch.uint8).numpy().data if plain.numel() else b"", start)
 
 
 def is_complete(path: Path) -> bool:
-    """Return True if a file is as long as its header says. This is quick, because the content is not verified."""
+    """Return True if a file is as long as its header says. This is fast, because the content is not verified."""
     try:
         with safe_open(path, framework="pt") as file:
             return bool(file.metadata())
@@ -57,6 +63,7 @@ def is_complete(path: Path) -> bool:
 
 
 def _checksum(description: str, tensors: dict[str, Tensor]) -> str:
+    """Return the checksum of the description and of all tensors, in the order of their names."""
     total = zlib.crc32(description.encode())
     for name in sorted(tensors):
         total = fingerprint(tensors[name], total)

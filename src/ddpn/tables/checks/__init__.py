@@ -1,7 +1,8 @@
 """Check a table before a fit for target leaks, rows that belong together, codes for unknown values, and row numbers.
 
-Every check returns a list of `TableFinding`, without remedies. `ddpn fit` and `CountRegressor` run the same checks. The
-former then suggests command line options, and the latter suggests arguments.
+Every check returns a list of `TableFinding`, which says what is wrong but not what to do. `ddpn fit` and
+`CountRegressor` run the same checks. `ddpn fit` then suggests command line options, and `CountRegressor` suggests
+arguments.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,7 +34,10 @@ _MAX_TIME_SHARE = 0.1
 
 
 def run_checks(checks: Sequence[Callable[[], list[TableFinding]]], clock: Clock) -> tuple[list[TableFinding], str]:
-    """Run functions that check a table; return their findings, and a sentence if time ran out before the last check.
+    """Run functions that check a table, and collect their findings.
+
+    The checks may take a tenth of the time that is left on `clock`. The second result is a sentence for the user if
+    time ran out before the last check, else "".
 
     >>> run_checks([lambda: []], Clock()), run_checks([lambda: []], Clock(0.0))[1][:31]
     (([], ''), 'The checks of the table were no')
@@ -54,14 +58,14 @@ def run_checks(checks: Sequence[Callable[[], list[TableFinding]]], clock: Clock)
 def find_column_problems(
     sample: CountRows, dates: Mapping[str, str], confirmed: Collection[str] = ()
 ) -> list[TableFinding]:
-    """Find target leaks, columns that may be leaks, and numbers that stand for "unknown".
+    """Find target leaks, columns that may be leaks, and numbers such as 999 that stand for "unknown".
 
     Parameters
     ----------
     sample : CountRows
         Rows with inputs in a polars frame.
     dates : mapping of str to str
-        The columns that are parts of a date, such as "start month", with the name of the date.
+        The date from which each derived column was computed, such as "start" for the column "start month".
     confirmed : collection of str
         Columns that are not checked, because the user has declared them to be free of leaks and codes.
     """
@@ -98,6 +102,7 @@ def _find_markers(X: pl.DataFrame, sample: CountRows) -> list[TableFinding]:
 
 
 def _describe_marker(subject: str, values: np.ndarray, marker: float) -> str:
+    """Describe in a sentence how often `values` equal the marker, and the range of all other values."""
     others = values[~np.isnan(values) & (values != marker)]
     rows, low, high = int((values == marker).sum()), others.min(), others.max()
     return f"{subject} is {marker:g} in {rows:,} rows, and from {low:g} to {high:g} in all others."
@@ -106,14 +111,17 @@ def _describe_marker(subject: str, values: np.ndarray, marker: float) -> str:
 def find_row_problems(
     sample: CountRows, dates: Mapping[str, str], confirmed: Collection[str] = (), seed: int = 0
 ) -> list[TableFinding]:
-    """Find rows that belong together, such as the rows of a person, which a random split would divide.
+    """Find signs that a random split of the rows would be too optimistic.
+
+    The findings are groups of rows that belong together (such as the rows of a person), rows that resemble the rows
+    around them, and dates.
 
     Parameters
     ----------
     sample : CountRows
         Rows with inputs in a polars frame. If they have groups already, no other groups are searched.
     dates : mapping of str to str
-        The columns that are parts of a date, such as "start month", with the name of the date.
+        The date from which each derived column was computed, such as "start" for the column "start month".
     confirmed : collection of str
         Columns that the user has declared to be features rather than names of persons or units.
     seed : int
@@ -128,14 +136,16 @@ def find_row_problems(
 
 
 def _find_dates(dates: Mapping[str, str]) -> list[TableFinding]:
+    """Return a finding about the first date column, if there is one. `dates` is as for `find_row_problems`."""
     names = list(dict.fromkeys(dates.values()))[:1]
     return [TableFinding(FindingKind.DATE, f"Column {name} is a date.", (name,)) for name in names]
 
 
 def find_identifiers(X: pl.DataFrame, dates: Mapping[str, str]) -> list[TableFinding]:
-    """Find columns of a polars frame that number or name the rows, such as an id. Parts of dates are not checked.
+    """Find columns of a polars frame that number or name the rows, such as an id.
 
-    `dates` maps each part of a date to the name of the date. If all columns would be found, none is returned.
+    `dates` maps columns that were derived from a date to the name of the date; these columns are not checked. If all
+    columns seem to identify rows, an empty list is returned, because a model needs some column.
     """
     findings = []
     for series in X.iter_columns():

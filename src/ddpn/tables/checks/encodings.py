@@ -1,4 +1,4 @@
-"""Find columns that hold means of the target: by group (target encoding) or of neighbouring rows (rolling means)."""
+"""Find columns that were computed from the target as means: of groups (target encoding) or of successive rows."""
 
 import numpy as np
 import polars as pl
@@ -22,11 +22,17 @@ _MIN_WEIGHT = 0.2
 
 
 def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if a column `x` was computed from the mean targets of the groups of rows with equal values of `x`.
+    """Return True if a column was computed from the mean counts of groups, which are the rows with one value of `x`.
 
-    The mean of n counts has sampling variance: their variance divided by n. Only a column that was computed from these
-    means follows them more closely than that. Each mean is compared with the line through the means of the two
-    neighbouring values, so that shrunk means are recognised as well.
+    A column is suspicious if the mean count is nearly a function of its values. Means of n counts vary by chance: their
+    variance is that of the counts divided by n. An honest predictor leaves at least this variance, and only a column
+    that was computed from the same means leaves less. The mean at each value of `x` is compared with the line through
+    the means at the two neighbouring values, so that a target encoding with shrinkage is recognised as well.
+
+    Parameters
+    ----------
+    x, y : array, shape (rows,)
+        The column and the counts.
     """
     from scipy.stats import chi2  # slow to import
 
@@ -54,7 +60,8 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
 def choose_levels(series: pl.Series, n_columns: int) -> np.ndarray:
     """Choose values of a column for the test by `is_group_mean`; return a mask of the rows that have these values.
 
-    All values are chosen if the table has few rows. The limit depends on `n_columns`, the number of its columns.
+    All rows with a chosen value are used. All values are chosen if the table is small, which depends on `n_columns`,
+    the number of columns of the table.
     """
     rows, max_rows = len(series), count_checked_rows(n_columns)
     if rows <= max_rows:
@@ -65,10 +72,11 @@ def choose_levels(series: pl.Series, n_columns: int) -> np.ndarray:
 
 
 def find_rolling_means(X: pl.DataFrame, y: np.ndarray) -> list[str]:
-    """Find columns of a polars frame that are weighted sums of the target over neighbouring rows.
+    """Find columns of a polars frame that are weighted sums of the counts `y` in neighbouring rows.
 
-    Sums are reported only if they include the row itself or later rows. Sums of earlier counts alone are legitimate
-    features, because these counts are known in time for a prediction. Rows are in the order of the table.
+    Rows must be in the order of the table. Sums are reported only if they include the count of the row itself or of
+    later rows. Sums of earlier counts alone are legitimate features, because these counts are known before a
+    prediction.
     """
     rows = min(len(y), _MAX_ROLLING_ROWS)
     if rows < _MIN_ROLLING_ROWS or not np.ptp(y[:rows]):
@@ -92,15 +100,23 @@ def find_rolling_means(X: pl.DataFrame, y: np.ndarray) -> list[str]:
             weights = _find_weights(values[~is_missing], complete, solve_known)
         else:
             weights = _find_weights(values, windows, solve)
-        names += [series.name] if _include_this_row(weights) else []
+        names += [series.name] if _includes_current_count(weights) else []
     return names
 
 
 def _find_weights(column: np.ndarray, windows: np.ndarray, inverse: np.ndarray) -> np.ndarray | None:
-    """Regress a column on the counts in a window around each row; return the weights.
+    """Regress a column on the counts in a window around each row, and return the weights of the counts.
 
-    Return None if the counts explain less than 99% of the column's variance. `windows` has the centred counts of each
-    window, shape (rows, counts), and `inverse` is the pseudo-inverse of `windows.T @ windows`.
+    Return None if the counts explain less than 99% of the column's variance.
+
+    Parameters
+    ----------
+    column : array, shape (rows,)
+        The column.
+    windows : array, shape (rows, counts)
+        The counts in the window around each row, minus the mean over all rows.
+    inverse : array, shape (counts, counts)
+        The pseudo-inverse of `windows.T @ windows`.
     """
     centred = column - column.mean()
     weights: np.ndarray = inverse @ (windows.T @ centred)
@@ -108,11 +124,11 @@ def _find_weights(column: np.ndarray, windows: np.ndarray, inverse: np.ndarray) 
     return weights if residual @ residual < (1.0 - _MIN_EXPLAINED) * (centred @ centred) else None
 
 
-def _include_this_row(weights: np.ndarray | None) -> bool:
-    """Return True if at least two weights are large, one of them that of the row itself or of a later row.
+def _includes_current_count(weights: np.ndarray | None) -> bool:
+    """Return True if a column is a sum over several rows, including the row itself or a later row.
 
-    `weights` are the weights of the counts in a window around the row, or None if the column is no weighted sum of
-    them.
+    `weights` are the results of `_find_weights`, from the earliest row of the window to the latest. At least two
+    weights must be large, among them the weight of the row itself or of a later row.
     """
     if weights is None:
         return False

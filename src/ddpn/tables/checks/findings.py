@@ -7,10 +7,7 @@ import numpy as np
 
 
 class FindingKind(StrEnum):
-    """The kind of problem of a table.
-
-    The command line and the estimators word the remedy of each kind differently.
-    """
+    """The kind of problem of a table. The command line and the estimators suggest a different remedy for each kind."""
 
     #: Columns are computed from the target.
     LEAK = "leak"
@@ -32,7 +29,7 @@ class FindingKind(StrEnum):
 class TableFinding:
     """A problem that a check of a table found.
 
-    The statement has no remedy, because the command line suggests options and the estimators suggest arguments.
+    It does not say what to do, because the command line suggests options and the estimators suggest arguments.
 
     Parameters
     ----------
@@ -45,7 +42,7 @@ class TableFinding:
     value : str
         The value that stands for "unknown", in findings of kind `MARKER`.
     are_near : bool
-        True if the rows of a group have nearly equal values instead of equal ones.
+        True if the rows of a group have nearly equal values instead of equal values.
     """
 
     kind: FindingKind

@@ -1,8 +1,8 @@
-"""Find rows that belong together, such as the rows of a person, shop or place, which a random split would divide.
+"""Find rows that belong together, such as the rows of a person, shop or place. A random split would divide them.
 
 Candidates are rows with equal inputs, rows with nearly equal inputs, and columns whose values may name persons or
-units. A quick model then predicts rows with and without other rows of their group in its training set. Groups matter
-only if the prediction with these rows is clearly better.
+units. A quick model then predicts rows twice: with and without other rows of their group in its training set. Groups
+are reported only if the predictions with these rows are clearly better.
 """
 
 import hashlib
@@ -64,16 +64,28 @@ _MIN_NEIGHBOURS = 10
 
 
 class Explained(NamedTuple):
-    """Shares of deviance that a quick model explains in groups that it was fitted to (`seen`) or not (`new`)."""
+    """Shares of the deviance that a quick model explains, by cross-validation.
+
+    `seen` is the share if the model was fitted to other rows of the same group, and `new` the share if it was not.
+    """
 
     seen: float
     new: float
 
 
 class Candidate(NamedTuple):
-    """A possible grouping of rows: its columns, the positions of the rows to check, and the group labels of these rows.
+    """A possible grouping of rows, to be tested.
 
-    `columns` is empty for groups of rows with equal or nearly equal inputs.
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns that define the groups. Empty if rows of a group agree in all inputs.
+    rows : array of int
+        The positions of the rows to test.
+    labels : array
+        The group label of each of these rows.
+    are_near : bool
+        True if rows of a group have nearly equal values instead of equal values.
     """
 
     columns: tuple[str, ...]
@@ -87,10 +99,18 @@ class Candidate(NamedTuple):
 
 
 def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0) -> TableFinding | None:
-    """Find the groups whose rows help a quick model most to predict other rows of the same group.
+    """Find the grouping of rows that helps a quick model most to predict a row from other rows of its group.
 
-    Such groups must not be divided by a random split. `sample` has its inputs in a polars frame. Columns in `skipped`
-    are not checked on their own. Return None if no rows seem to belong together, or if the gain is not clear.
+    Return None if no rows seem to belong together, or if the gain is not clear.
+
+    Parameters
+    ----------
+    sample : CountRows
+        Rows with inputs in a polars frame.
+    skipped : collection of str
+        Columns that are not tested as names of groups.
+    seed : int
+        Seed of the folds and of the choice of rows.
     """
     if len(sample) < MIN_ROWS or not np.ptp(sample.y) or not sample.X.width:
         return None
@@ -117,7 +137,7 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
 
 
 class _ColumnLabels:
-    """The columns of a polars frame with a hash of each cell, to test which columns define groups."""
+    """The columns of a polars frame with a hash of each cell, by which rows with equal cells are grouped."""
 
     def __init__(self, X: pl.DataFrame, seed: int) -> None:
         self.X, self.seed, self.max_rows = X, seed, count_quick_model_rows(X.width)
@@ -125,15 +145,23 @@ class _ColumnLabels:
         self.sampled_rows = choose_rows(X.height, X.width, seed)
 
     def hash_rows(self) -> np.ndarray:
-        """Return a hash of all cells of each row."""
+        """Return a hash of each row, computed from all of its cells."""
         return hash_rows(list(self.hashes.values()), self.X.height)
 
     def choose(self, columns: tuple[str, ...], hashes: np.ndarray, min_groups: int) -> Candidate | None:
-        """Return the groups of rows with equal `hashes` as a candidate, with a sample of the rows if there are many.
+        """Make a candidate of the groups of rows with equal hashes, with a sample of the rows if the table is large.
 
-        `hashes` has a hash of each row's cells in `columns`. The sample has whole groups or, if groups are large, many
-        rows of each. Return None if there are fewer than `min_groups` groups, too few rows per group, or one very large
-        group.
+        The sample has whole groups or, if groups are large, many rows of each. Return None if there are fewer than
+        `min_groups` groups, too few rows per group, or a group with a large share of all rows.
+
+        Parameters
+        ----------
+        columns : tuple of str
+            The columns that define the groups, which are copied to the candidate.
+        hashes : array of uint64, shape (rows,)
+            A hash of each row's cells in these columns.
+        min_groups : int
+            The smallest number of groups.
         """
         rows, sampled_hashes = len(hashes), hashes[self.sampled_rows]
         largest = int(encode_groups(len(sampled_hashes), sampled_hashes)[1].max())
@@ -166,7 +194,7 @@ def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
 
 
 def _find_near_inputs(X: pl.DataFrame) -> Iterator[Candidate]:
-    """Yield candidates in which the rows of a group nearly agree in several columns, or in all columns of numbers."""
+    """Yield candidates in which the rows of a group nearly agree, in several columns or in all columns of numbers."""
     for names in find_columns_with_near_rows(X):
         # A part of a large table that keeps near rows together has the same clumps as the whole table.
         rows = choose_near_rows(X, names[0])
@@ -176,16 +204,22 @@ def _find_near_inputs(X: pl.DataFrame) -> Iterator[Candidate]:
 
 
 def _may_be_units(sizes: np.ndarray, min_groups: int) -> bool:
-    """Return True if groups of these `sizes` are numerous and have several rows, and none is very large."""
+    """Return True if there are at least `min_groups` groups, most with several rows, and no very large group.
+
+    `sizes` has the number of rows of each group.
+    """
     rows = int(sizes.sum())
     return bool(min_groups <= len(sizes) <= rows / _MIN_ROWS_PER_GROUP and sizes.max() <= _MAX_GROUP_SHARE * rows)
 
 
 def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Collection[str]) -> list[Candidate]:
-    """Find columns whose values may name persons or units, and whose rows with equal values have similar counts.
+    """Find columns that may name persons or units, such as shops, and whose rows with equal values have similar counts.
 
-    Text may always name units. Numbers are measurements unless they are named like an id, another column divides the
-    rows in the same way, or they are integers whose neighbouring values have nothing in common.
+    Text may always name units. Numbers are measurements unless one of these is true:
+
+    - The column is named like an id.
+    - Another column divides the rows into the same groups.
+    - They are integers, and the counts at neighbouring integers are not similar.
 
     `scores` are the normal scores of the counts. Columns in `skipped` are left out.
     """
@@ -215,7 +249,7 @@ def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Coll
 
 
 def _is_named_like_id(name: str) -> bool:
-    """Return True for column names such as "store", "patient_id" and "DriverNo"."""
+    """Return True if a column name suggests persons or units, such as "store", "patient_id" and "DriverNo"."""
     return bool(_ID_NAMES.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
 
 
@@ -225,14 +259,14 @@ def _is_whole(series: pl.Series) -> bool:
 
 
 def _is_measured(series: pl.Series) -> bool:
-    """Return True for numbers with decimals, which are measurements rather than names of units."""
+    """Return True for numbers with decimals, because these are measurements rather than names of units."""
     return series.dtype.is_numeric() and not _is_whole(series)
 
 
 def _hash_partition(labels: np.ndarray) -> bytes:
-    """Hash the partition of the first rows into groups with equal labels.
+    """Hash how the first rows are divided into groups with equal labels.
 
-    Two columns of labels that divide the rows into the same groups have equal hashes.
+    Two arrays of labels that divide the rows into the same groups have the same hash.
     """
     labels = labels[:_MAX_COMPARED_ROWS]
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
@@ -241,7 +275,7 @@ def _hash_partition(labels: np.ndarray) -> bytes:
 
 
 def _score_counts(sample: CountRows) -> np.ndarray:
-    """Return normal scores of the counts, or of the counts per exposure, with mean 0 and variance 1."""
+    """Return the normal scores of the counts, or of the counts per exposure: ranks mapped to a standard normal."""
     from scipy.special import ndtri  # slow to import
 
     rate = sample.y if sample.exposure is None else sample.y / sample.exposure
@@ -252,7 +286,7 @@ def _score_counts(sample: CountRows) -> np.ndarray:
 
 
 def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
-    """Return True if the scores of rows with equal labels are correlated. Otherwise groups do not matter."""
+    """Return True if rows with equal labels have correlated scores. Otherwise the groups do not matter."""
     codes, sizes = encode_groups(len(labels), labels)
     pairs = float((sizes * (sizes - 1.0)).sum())
     same = float((np.bincount(codes, scores) ** 2).sum() - (scores**2).sum())
@@ -263,9 +297,18 @@ def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
 def _have_units(scores: np.ndarray, series: pl.Series, max_neighbour_share: float) -> bool:
     """Return True if the integers of a column seem to number units, such as shops, rather than measure something.
 
-    Then rows with the same integer have more similar scores than rows with neighbouring integers. Neighbouring values
-    of a measurement resemble each other, but the number of a shop says nothing about the next one.
-    `max_neighbour_share` is the largest correlation of neighbours, relative to that of rows with the same integer.
+    Neighbouring values of a measurement resemble each other, but the number of a shop says nothing about the shop with
+    the next number. So rows with the same integer must have clearly more similar counts than rows with neighbouring
+    integers.
+
+    Parameters
+    ----------
+    scores : array, shape (rows,)
+        The normal scores of the counts.
+    series : polars.Series
+        The column of integers.
+    max_neighbour_share : float
+        The largest correlation of rows with neighbouring integers, relative to that of rows with the same integer.
     """
     values = series.cast(float).to_numpy()
     is_known = ~np.isnan(values)
@@ -285,8 +328,8 @@ def _have_units(scores: np.ndarray, series: pl.Series, max_neighbour_share: floa
 def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Return, for each value of a column, the mean score of rows with neighbouring values.
 
-    `means` and `sizes` are the mean score and the number of rows of each value. On each side, at least as many rows are
-    averaged as have the value itself.
+    `means` and `sizes` are the mean score and the number of rows of each value. On each side, the average includes at
+    least as many rows as have the value itself.
     """
     ends = np.cumsum(sizes)
     sums = np.concatenate([[0.0], np.cumsum(means * sizes)])
@@ -301,7 +344,7 @@ def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 class Comparison:
-    """Two cross-validations of a quick model to compare: with random folds, and with folds that keep groups together.
+    """Comparison of two cross-validations: with random folds, and with folds that keep groups together.
 
     Parameters
     ----------
@@ -316,7 +359,7 @@ class Comparison:
         self.model = QuickModel(sample, seed)
 
     def explain(self, candidate: Candidate) -> Explained | None:
-        """Compare the deviance explained with both kinds of folds; return None if the difference is not clear."""
+        """Return the shares of deviance explained with both kinds of folds, or None if the difference is not clear."""
         from scipy.stats import wilcoxon  # slow to import
 
         labels, model = candidate.labels, self.model
@@ -339,6 +382,7 @@ class Comparison:
 
 
 def _describe_groups(candidate: Candidate, shares: Explained, columns: _ColumnLabels) -> TableFinding:
+    """Make the finding about groups of rows. `shares` says how much they help a quick model."""
     named = " and ".join(candidate.columns)
     shared = f"values of {named}" if named else "inputs"
     if candidate.are_near:

@@ -1,4 +1,4 @@
-"""Find columns that number or name the rows, from which nothing can be learned about new rows."""
+"""Find columns that number or name the rows. A model cannot learn anything about new rows from them."""
 
 import re
 
@@ -18,7 +18,7 @@ _TIME_NAMES = re.compile(
 
 
 def describe_identifier(series: pl.Series, is_category: bool) -> str:
-    """Describe why a column seems to identify rows, with a phrase such as "row numbers"; return "" if it does not."""
+    """Describe in a phrase why a column seems to identify rows, such as "row numbers"; return "" if it does not."""
     present = len(series) - series.null_count()
     if is_category:
         distinct = series.drop_nulls().n_unique()
@@ -35,9 +35,10 @@ def describe_identifier(series: pl.Series, is_category: bool) -> str:
 def _describe_row_numbers(numbers: np.ndarray, name: str) -> str:
     """Return a phrase if the distinct integers of the column `name` look like row numbers, else "".
 
-    Row numbers are consecutive, in any order, or increase with gaps, as if rows had been dropped. With gaps, they must
-    start near 0, be nearly linear in position, and increase by exactly 1 at least a quarter as often as if rows had
-    been dropped at random. Columns whose names suggest time are never taken as row numbers with gaps.
+    Row numbers are either consecutive, in any order, or increase with gaps because rows were dropped. With gaps, they
+    must start near 0, be nearly a linear function of the position, and increase by exactly 1 at least a quarter as
+    often as if rows had been dropped at random. Columns with a name that suggests time do not count as row numbers with
+    gaps.
     """
     rows = len(numbers)
     if rows >= _MIN_ID_ROWS and np.ptp(numbers) == rows - 1:

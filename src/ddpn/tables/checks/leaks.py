@@ -1,8 +1,8 @@
-"""Find target leaks: columns computed from the count, and columns that predict it suspiciously well.
+"""Find target leaks: columns that were computed from the count, and columns that predict it suspiciously well.
 
-Copies, functions, parts and flags of the count are leaks, also if some values are missing. A column that predicts the
-count well, but not exactly, may also be an honest predictor. The user is then asked whether the column is known before
-the count.
+Copies, functions, parts and flags of the count are leaks, even if some of their values are missing. A column that
+predicts the count well but not exactly may also be an honest predictor. The user is then asked whether it is known
+before the count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,10 +47,22 @@ _SEED = 0
 def find_leaks(
     X: pl.DataFrame, y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
 ) -> list[TableFinding]:
-    """Find columns that are computed from the target (or the target per exposure), or predict it nearly without error.
+    """Find columns that were computed from the target, or that predict it nearly without error.
 
-    `dates` maps the columns that are parts of a date, such as "start month", to the name of the date. Among these, only
-    days are checked as single columns. The difference of two dates is checked too, as it may equal the target.
+    The target is the count and, if there are exposures, also the count per exposure. Sums of several columns are tested
+    as well. For example, the difference of two dates may equal the target.
+
+    Parameters
+    ----------
+    X : polars.DataFrame
+        The columns to check.
+    y : array, shape (rows,)
+        The counts.
+    dates : mapping of str to str, optional
+        The date from which each derived column was computed, such as "start" for the column "start month". Of these
+        columns, only days are tested one by one.
+    exposure : array, shape (rows,), optional
+        The exposures.
     """
     dates = dates or {}
     if not X.columns:
@@ -107,17 +119,28 @@ def find_leaks(
 
 
 def _make_leak(names: Sequence[str], statement: str) -> TableFinding:
+    """Make a finding that columns were computed from the target."""
     return TableFinding(FindingKind.LEAK, statement, tuple(names))
 
 
 def _make_question(names: Sequence[str], statement: str) -> TableFinding:
+    """Make a finding that columns may have been computed from the target, which the user is asked about."""
     return TableFinding(FindingKind.QUESTION, statement, tuple(names))
 
 
 class _Target(NamedTuple):
-    """The target, as counts or as counts per exposure, with its ranks.
+    """The target to compare columns with: counts, or counts per exposure.
 
-    `unit` is the amount by which each value changes if the count changes by 1, which is 1 or 1 / exposure.
+    Attributes
+    ----------
+    name : str
+        The name of the target in messages.
+    values : array, shape (rows,)
+        The counts, or the counts per exposure.
+    unit : array, shape (rows,)
+        By how much each value changes if the count changes by 1: 1, or 1 / exposure.
+    ranks : array, shape (rows,)
+        The ranks of the values.
     """
 
     name: str
@@ -135,10 +158,9 @@ class _Target(NamedTuple):
 
 
 def _describe_near_copy(series: pl.Series, targets: Sequence[_Target]) -> str:
-    """Describe how a column predicts a target nearly without error, or how its values stand for ranges of counts.
+    """Describe in a sentence how a column predicts one of the targets nearly without error, or names ranges of counts.
 
-    Return "" if neither is the case. The sentence is for a question to the user, and has the placeholder {column} for
-    the name of the column.
+    Return "" if it does neither. The sentence has the placeholder {column} for the name of the column.
     """
     values = _fill_missing(series)
     for target in targets:
@@ -153,9 +175,10 @@ def _describe_near_copy(series: pl.Series, targets: Sequence[_Target]) -> str:
 
 
 def _describe_target_mean(name: str, X: pl.DataFrame, y: np.ndarray) -> str:
-    """Return a sentence if a float column equals the mean target of the rows that share its value, else "".
+    """Return a sentence if a column of floats equals the mean count of the rows that share its value, else "".
 
-    `X` and `y` must hold all rows of the table, so that means are exact. The sentence has the placeholder {column}.
+    `X` and `y` must hold all rows of the table, so that means are exact. The sentence has the placeholder {column} for
+    the name of the column.
     """
     series = X[name]
     if not series.dtype.is_float() or series.null_count():
@@ -171,7 +194,7 @@ def _describe_target_mean(name: str, X: pl.DataFrame, y: np.ndarray) -> str:
 
 
 def _fill_missing(series: pl.Series) -> np.ndarray:
-    """Convert values to float64 like `to_ranked_numbers`, with missing values replaced by a value below all others."""
+    """Convert a column to float64 by `to_ranked_numbers`, and replace missing values by a value below all others."""
     values = to_ranked_numbers(series)
     present = values[~np.isnan(values)]
     low, high = (present.min(), present.max()) if len(present) else (0.0, 0.0)
@@ -179,16 +202,30 @@ def _fill_missing(series: pl.Series) -> np.ndarray:
 
 
 def _measure_explained(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[float, float]:
-    """Return the share of the target's variance that a column explains, and the noise that it leaves.
+    """Measure how well a column predicts the target, without a model.
 
-    `codes` has the values of the column as numbers. Each count is compared with the counts of the rows that have the
-    nearest values or, if the column is not numeric, the same level. For numbers, the difference is taken from the line
-    through the neighbours on both sides (Gasser, Sroka and Jennen-Steinmetz, 1986, Biometrika 73). No function is
-    fitted, so the share is not too optimistic. It is the larger of two shares, computed from counts and from ranks,
-    because a few large counts may dominate the variance.
+    Each target value is compared with those of other rows: of the rows with the nearest values of the column or, if the
+    column is not numeric, of the rows with the same level. For numbers, the difference is taken from the line through
+    the neighbours on both sides (Gasser, Sroka and Jennen-Steinmetz, 1986, Biometrika 73). Because no function is
+    fitted, the result is not too optimistic.
 
-    The noise is the remaining variance, relative to that of Poisson counts. With u = 1 / exposure, a Poisson rate (u
-    times a count of mean m) has the variance m u^2, which is its mean times u.
+    Parameters
+    ----------
+    codes : array, shape (rows,)
+        The values of the column as numbers.
+    target : _Target
+        The target.
+    is_number : bool
+        True if the column is numeric. False if `codes` stand for levels.
+
+    Returns
+    -------
+    share : float
+        The share of the target's variance that the column explains. It is computed from values and from ranks, and the
+        larger share is returned, because a few large counts may dominate the variance.
+    noise : float
+        The variance that the column does not explain, divided by the variance of Poisson counts. For counts per
+        exposure of mean m, the Poisson variance is m / exposure.
     """
     order = np.argsort(codes, kind="stable")
     x, counts, unit, ranks = codes[order], target.values[order], target.unit[order], target.ranks[order]
@@ -216,7 +253,10 @@ def _measure_explained(codes: np.ndarray, target: _Target, is_number: bool) -> t
 
 
 def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if each value of a column stands for a range of counts, such as "1 to 5" or "6 to 10"."""
+    """Return True if each value of a column stands for a range of counts, such as "1 to 5" or "6 to 10".
+
+    `codes` has the values of the column as numbers, and `y` has the counts.
+    """
     _, level, number = np.unique(codes, return_inverse=True, return_counts=True)
     is_large = number >= _MIN_LEVEL_ROWS
     if is_large.sum() < 2 or number[is_large].sum() < _MIN_TABLE_SHARE * len(y):
@@ -238,10 +278,10 @@ def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _find_weighted_sum(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tuple[list[str], bool]:
-    """Find a minimal set of columns of which a weighted sum equals or nearly equals the target.
+    """Find a minimal set of columns whose weighted sum equals or nearly equals the target.
 
-    Return the names of the columns, and whether the sum equals the target exactly. There are no names if no such set
-    exists.
+    Return the names of the columns, and whether the sum equals the target exactly. The list of names is empty if there
+    is no such set.
     """
     goal, centred = _normalise(y), {name: _normalise(values) for name, values in columns.items()}
     max_columns = min(_MAX_COLUMNS, int(_COLUMNS_PER_ROW * len(goal)))
@@ -270,7 +310,7 @@ def _find_weighted_sum(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tupl
 
 
 def _normalise(values: np.ndarray) -> np.ndarray:
-    """Subtract the mean and scale the vector to length 1, or to zeros if all values are equal."""
+    """Subtract the mean and scale the vector to length 1. If all values are equal, the result is 0."""
     moved = values - values.mean()
     length = np.linalg.norm(moved)
     return moved / length if length > 0 else moved

@@ -21,7 +21,9 @@ _SMALL_CODE = 90
 
 
 def find_marker(values: np.ndarray) -> float | None:
-    """Return the number that seems to stand for "unknown", or None if there is none. NaN is ignored.
+    """Return the number that seems to stand for "unknown", such as 999 or -1, or None if there is none.
+
+    NaN is ignored.
 
     >>> find_marker(np.array([3.0, 1.0, 999.0, 0.0, 2.0, 999.0, 4.0, 5.0, 999.0]))
     999.0

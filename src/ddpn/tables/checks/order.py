@@ -1,4 +1,4 @@
-"""Find changes over time or over the order of rows: trends, columns that follow time, and rows that drift."""
+"""Find changes over time or over the order of rows: trends, columns that follow time, and slow drifts."""
 
 import numpy as np
 import polars as pl
@@ -43,7 +43,10 @@ def find_trend(sample: CountRows, times: pl.Series) -> float:
 
 
 def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
-    """Return the rows in the given order, without some at equal distances if there are too many for a quick model."""
+    """Return the rows in the given order. If there are too many for a quick model, return rows at equal distances.
+
+    `order` has the positions of the rows.
+    """
     max_rows = count_quick_model_rows(sample.X.width)
     if len(order) > max_rows:
         order = order[np.linspace(0, len(order) - 1, max_rows).astype(np.int64)]
@@ -51,9 +54,10 @@ def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
 
 
 def find_time_columns(X: pl.DataFrame, times: pl.Series) -> list[str]:
-    """Find columns of a polars frame that are monotone in time, or constant over long stretches of it.
+    """Find columns of a polars frame that follow time: they rise or fall with it, or are constant over long periods.
 
-    `times` has the time of each row. If all columns follow time, none is returned, since predictions need some column.
+    `times` has the time of each row. If all columns follow time, an empty list is returned, because a model needs some
+    column.
 
     >>> import polars as pl
     >>> days = pl.Series(range(100))
@@ -68,6 +72,10 @@ def find_time_columns(X: pl.DataFrame, times: pl.Series) -> list[str]:
 
 
 def _follows_time(series: pl.Series, ranks: np.ndarray) -> bool:
+    """Return True if a column, in the order of time, rises or falls with time, or keeps its values over long periods.
+
+    `ranks` has the rank of each row's time.
+    """
     codes = series.rank("dense").fill_null(0).to_numpy().astype(np.int64)
     if not np.ptp(codes):
         return False
@@ -100,9 +108,10 @@ _SORTED_BY_TARGET, _SORTED_BY_COLUMN = 0.8, 0.9
 def find_drift(sample: CountRows, seed: int = 0) -> TableFinding | None:
     """Return a finding if rows that follow each other in the table are alike, else None.
 
-    A quick model predicts rows with and without the neighbouring rows in its training set. The predictions differ if
-    both counts and some input drift in the order of the rows, as in a table sorted by time. Tables sorted by a column
-    are not checked: without its neighbours, a row would be outside the range of the training rows.
+    A quick model predicts each row twice: with and without the neighbouring rows in its training set. The predictions
+    differ if both the counts and some input change slowly from row to row, as in a table sorted by time. Tables sorted
+    by one of their columns are not checked: without its neighbours, a row would be outside the range of the training
+    rows.
     """
     if len(sample) < _MIN_ORDERED_ROWS or not np.ptp(sample.y):
         return None

@@ -1,4 +1,4 @@
-"""A model of the mean for checks of tables, which is fitted in a fraction of a second."""
+"""A model of the mean that is fitted in a fraction of a second, for checks of tables."""
 
 from functools import cached_property
 
@@ -31,7 +31,9 @@ def count_quick_model_rows(n_columns: int) -> int:
 
 
 class QuickModel:
-    """A LightGBM model of Poisson rates with few rows per leaf, for predictions by cross-validation.
+    """A small LightGBM model of Poisson rates, for predictions by cross-validation.
+
+    Its leaves may have few rows, so that it recognises repeated rows.
 
     Parameters
     ----------
@@ -60,7 +62,7 @@ class QuickModel:
 
     @cached_property
     def random_pairs(self) -> Pairs:
-        """Random folds: pairs with the positions of the rows to fit and of the rows to predict."""
+        """Random folds, each as a pair of arrays: the positions of the rows to fit and of the rows to predict."""
         return split_folds(len(self.sample), _FOLDS, self.seed)
 
     @cached_property
@@ -69,13 +71,14 @@ class QuickModel:
         return self.predict_means(self.random_pairs)
 
     def predict_grouped_means(self, labels: np.ndarray) -> np.ndarray:
-        """Predict the mean of each row by cross-validation in which rows with equal labels share a fold."""
+        """Predict the mean of each row by cross-validation, with rows of equal `labels` in the same fold."""
         return self.predict_means(split_folds(len(self.sample), _FOLDS, self.seed, labels))
 
     def predict_means(self, pairs: Pairs) -> np.ndarray:
-        """Predict means by cross-validation: for each pair, fit a model to the first rows and predict the second rows.
+        """Predict the mean of each row by cross-validation.
 
-        Rows that are in no pair's second part get NaN.
+        `pairs` has, for each fold, the positions of the rows to fit and of the rows to predict. Rows that are not
+        predicted in any fold get NaN. Shape: (rows,).
         """
         import lightgbm  # slow to import
 
@@ -100,18 +103,18 @@ class QuickModel:
 
     @property
     def constant_means(self) -> np.ndarray:
-        """The mean of each row under a constant rate: the overall rate times the row's exposure."""
+        """The mean of each row if all rows had the same rate: the overall rate times the row's exposure."""
         mean: np.ndarray = np.average(self.rate, weights=self.weight) * self.exposure
         return mean
 
     def compute_deviances(self, means: np.ndarray) -> np.ndarray:
-        """Return the Poisson deviance of each row from the predicted `means`."""
+        """Return the Poisson deviance of each row's count from its predicted mean."""
         return poisson_deviance(self.sample.y, means)
 
     def explain_share(self, deviances: np.ndarray) -> float:
-        """Return the share of the deviance that a model explains, relative to a constant rate.
+        """Return the share of the deviance that a model explains, compared with a constant rate.
 
-        `deviances` has the model's deviance of each row.
+        `deviances` has the deviance of each row under the model.
         """
         weight = self.sample.weight_or_ones
         total = np.average(self.compute_deviances(self.constant_means), weights=weight)
@@ -119,12 +122,26 @@ class QuickModel:
 
 
 def estimate_effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """Estimate a factor for the mean of each row: the ratio of observed to expected counts of its group in other folds.
+    """Estimate a factor for the predicted mean of each row: how the counts of its group differ from the predictions.
 
-    Ratios are shrunk towards 1, most if the groups hardly differ. The variance between groups is estimated from
-    products of residuals of different rows of a group, which over-dispersion does not inflate. `mean` has the expected
-    count of each row, `codes` has its group number, and `pairs` has the positions of the rows outside and inside each
-    fold.
+    The factor is the ratio of observed to predicted counts of the group in other folds. It is shrunk towards 1, most if
+    the groups hardly differ. The variance between groups is estimated from products of residuals of different rows of a
+    group, so that over-dispersion does not inflate it.
+
+    Parameters
+    ----------
+    y : array, shape (rows,)
+        The counts.
+    mean : array, shape (rows,)
+        The predicted means.
+    codes : array of int, shape (rows,)
+        The group number of each row.
+    pairs : list of pairs of arrays
+        For each fold, the positions of the rows outside and inside it.
+
+    Returns
+    -------
+    array, shape (rows,)
     """
     residual = y - mean
     products, sizes = (

@@ -1,7 +1,7 @@
 """Choose a sample of rows for the checks of a large table.
 
-Checks of columns use any rows. Checks of groups need several rows per group, so groups are kept whole unless they are
-large.
+Checks of columns may use any rows. Checks of groups need several rows per group. So their sample has whole groups, or
+many rows of each group if groups are large.
 """
 
 import numpy as np
@@ -34,9 +34,10 @@ def choose_rows(n_rows: int, n_columns: int, seed: int) -> np.ndarray:
 
 
 def choose_groups(labels: np.ndarray, share: float) -> np.ndarray:
-    """Return a mask of the rows of a share of all groups; `labels` has the hash (uint64) of each row's group.
+    """Choose a share of all groups, and return a mask of their rows.
 
-    A group is chosen by its hash, so the choice is the same in every call.
+    `labels` has the hash (uint64) of each row's group. A group is chosen by its hash, so the choice is the same in
+    every call.
     """
     return (labels >> np.uint64(11)) < np.uint64(min(1.0, share) * 2.0**53)
 

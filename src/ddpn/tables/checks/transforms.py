@@ -23,14 +23,15 @@ MIN_ROWS = 20
 
 
 def to_ranked_numbers(series: pl.Series) -> np.ndarray:
-    """Convert a column to float64, with NaN for missing values. Text and booleans are replaced by their ranks."""
+    """Convert a column to float64, with NaN for missing values. Text and booleans become their ranks."""
     return (series if series.dtype.is_numeric() else series.rank("dense")).cast(float).to_numpy().astype(np.float64)
 
 
 def describe_target_transform(series: pl.Series, y: np.ndarray, is_count: bool = True) -> str:
-    """Describe how a column is computed from the target, in words after its name; "" if it may be a predictor.
+    """Describe in a phrase how a column was computed from the target; return "" if it may be an honest predictor.
 
-    `is_count` is False if `y` has counts per exposure; a column cannot be a part or a flag of these.
+    The phrase follows the name of the column in a sentence, and has the placeholder {target}. `y` has the counts or, if
+    `is_count` is False, the counts per exposure. Parts and flags are searched only in counts.
 
     >>> y = np.random.default_rng(0).poisson(3.0, 400)
     >>> describe_target_transform(pl.Series(2 * y + 1), y), describe_target_transform(pl.Series(y > 0), y)
@@ -58,7 +59,7 @@ def describe_target_transform(series: pl.Series, y: np.ndarray, is_count: bool =
 
 
 def _is_line(x: np.ndarray, transformed: np.ndarray) -> bool:
-    """Return True if a column `x` is an exact linear function of `transformed`, a function of the target."""
+    """Return True if a column `x` is an exact linear function of `transformed`, which is a function of the target."""
     if not np.ptp(transformed):
         return False
     centred, moved = x - x.mean(), transformed - transformed.mean()
@@ -70,7 +71,7 @@ def _is_line(x: np.ndarray, transformed: np.ndarray) -> bool:
 
 
 def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if values and counts determine each other, with enough repeated counts to exclude chance."""
+    """Return True if the column and the count determine each other, with enough repeated counts to exclude chance."""
     scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(x), 1e-300))))
     values, value = np.unique(np.round(x * scale) / scale, return_inverse=True)
     counts, count = np.unique(y, return_inverse=True)
@@ -80,9 +81,10 @@ def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if the column never exceeds the count but equals it too often for a Poisson count.
+    """Return True if a column seems to be a part of the count: it never exceeds the count, but often equals it.
 
-    For a Poisson count of mean m, the probability of k - 1 is k / m times the probability of k.
+    If counts were Poisson with mean m, the count k - 1 would be k / m times as frequent as the count k. So if the
+    column often equals the count, the count should sometimes be smaller than the column.
     """
     if (x < 0).any() or (x != np.floor(x)).any() or (x > y).any():
         return False
@@ -93,9 +95,9 @@ def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def describe_missingness_leak(series: pl.Series, y: np.ndarray) -> str:
-    """Describe how a column's missing values depend on whether the count is 0; return "" if they do not.
+    """Describe in a phrase how a column's missing values depend on whether the count is 0; return "" if they do not.
 
-    The result is a phrase about the column, with the placeholder {target}.
+    The phrase follows the name of the column in a sentence, and has the placeholder {target}.
     """
     is_known = ~np.isnan(to_ranked_numbers(series))
     if is_known.all() or not is_known.any():
@@ -111,10 +113,11 @@ def describe_missingness_leak(series: pl.Series, y: np.ndarray) -> str:
 
 
 def _isolates_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:
-    """Return True if the flag `is_set` is True just in the rows with a count above 0, or just in all other rows.
+    """Return whether a flag tells the rows with count 0 from others.
 
-    Return False if all zeros are in rows with one value of the flag, but together with other counts. Return None if
-    rows with both values have zeros, or if there are too few rows to exclude chance.
+    True means that the rows with one value of the flag are exactly those with count 0. False means that all rows with
+    count 0 have the same value of the flag, but so do rows with other counts. None means that the flag does not tell
+    them apart, or that there are too few rows to exclude chance.
     """
     flag = is_set if y[is_set].mean() > y[~is_set].mean() else ~is_set
     return not y[~flag].any() if _is_part(flag.astype(float), y) else None

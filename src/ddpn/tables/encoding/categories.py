@@ -1,9 +1,10 @@
-"""Encode a column of text as one-hot levels, with inputs for rare levels and missing values, and as level effects.
+"""Encode a categorical column as one-hot levels, with inputs for rare levels and missing values, and as level effects.
 
-A column with many levels gets a further input, the effect of the level on the target. This is target encoding: the mean
-of a level is shrunk towards the overall mean by the credibility of Bühlmann and Straub (1970). Levels with few rows are
-shrunk more, as are all levels if they differ little. Unlike `sklearn.preprocessing.TargetEncoder`, the encoding
-supports weights and exposures, and effects are logarithms, like the location of the likelihoods.
+A column with many levels gets one more input, the effect of the level on the target. This is target encoding: the mean
+count of a level is shrunk towards the overall mean by the credibility of Bühlmann and Straub (1970). Levels with few
+rows are shrunk more than others. All levels are shrunk more if they differ little. Unlike
+`sklearn.preprocessing.TargetEncoder`, the encoding supports weights and exposures. Effects are logarithms, like the
+location of the likelihoods.
 """
 
 from collections.abc import Mapping
@@ -27,21 +28,31 @@ _ROUNDING = 1e-12
 
 
 class Targets(NamedTuple):
-    """The count per exposure (`rate`), the weight times the exposure (`volume`), and the weight of each row."""
+    """What level effects are estimated from. Each field is an array of shape (rows,).
+
+    `rate` is the count per exposure, `weight` is the weight of the row, and `volume` is the weight times the exposure.
+    """
 
     rate: np.ndarray
     volume: np.ndarray
     weight: np.ndarray
 
     def rows(self, index: np.ndarray) -> "Targets":
-        """Return the targets of some of the rows."""
+        """Return the targets of the rows at these positions, or where this mask is True."""
         return Targets(self.rate[index], self.volume[index], self.weight[index])
 
 
 class LevelEffects(NamedTuple):
-    """The target encoding of a column: the effect of each level and of missing values, divided by `scale`.
+    """The level effects (target encoding) of a column.
 
-    `scale` is the standard deviation of the effects over the training rows.
+    Attributes
+    ----------
+    values : mapping of str to float
+        The effect of each level, divided by `scale`.
+    missing : float
+        The effect of missing values, divided by `scale`.
+    scale : float
+        The standard deviation of the effects over the training rows.
     """
 
     values: Mapping[str, float]
@@ -49,15 +60,17 @@ class LevelEffects(NamedTuple):
     scale: float
 
     def look_up(self, column: Column) -> np.ndarray:
-        """Return the effect of each row's level, which is 0 for unseen levels."""
+        """Return the effect of each row's level. Unseen levels have the effect 0."""
         return column.map_levels(self.values, 0.0, self.missing).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class CategoryEncoding:
-    """The encoding of a categorical column: one-hot levels, most frequent first, then rare levels and missing values.
+    """The encoding of a categorical column as several inputs.
 
-    If `effects` is not None, the last input is the target encoding.
+    The inputs are, in this order: one for each of the `levels` (1 in rows with this level, 0 otherwise), one for all
+    other levels (if `has_other`), one for missing values (if `has_missing`), and the level effect (if `effects` is not
+    None).
     """
 
     levels: tuple[str, ...]
@@ -72,14 +85,19 @@ class CategoryEncoding:
 
     @property
     def width(self) -> int:
+        """The number of inputs."""
         return self.indicators + (self.effects is not None)
 
     @property
     def known_levels(self) -> tuple[str, ...]:
-        """All levels whose encoding differs from that of an unseen level, most frequent first."""
+        """The levels with an input or an effect of their own, most frequent first.
+
+        All other levels are encoded like unseen levels.
+        """
         return self.levels if self.effects is None else tuple(dict.fromkeys((*self.levels, *self.effects.values)))
 
     def list_input_names(self, name: str) -> list[str]:
+        """List the names of the inputs of a column, such as "ward = B"."""
         named = [*self.levels, *([OTHER] if self.has_other else []), *([MISSING] if self.has_missing else [])]
         return [f"{name} = {level}" for level in named] + ([f"{name} effect"] if self.effects is not None else [])
 
@@ -87,8 +105,14 @@ class CategoryEncoding:
 def fit_category(column: Column, weights: np.ndarray, effects: LevelEffects | None = None) -> CategoryEncoding:
     """Fit an encoding with a one-hot input for each of the most frequent levels.
 
-    Levels are counted by `weights`, and ties are broken in alphabetical order. `effects` is the target encoding of the
-    column, if there is one.
+    Parameters
+    ----------
+    column : Column
+        A categorical column.
+    weights : array, shape (rows,)
+        The row weights, by which the frequency of a level is measured. Ties are in alphabetical order.
+    effects : LevelEffects, optional
+        The level effects of the column. Default: the column gets none.
     """
     totals, min_weight = _weigh_levels(column, weights), _MIN_SHARE * weights.sum()
     kept = tuple(level for level, weight in totals.items() if weight >= min_weight)[:MAX_CATEGORIES]
@@ -96,14 +120,17 @@ def fit_category(column: Column, weights: np.ndarray, effects: LevelEffects | No
 
 
 def _weigh_levels(column: Column, weights: np.ndarray) -> dict[str, float]:
-    """Return the sum of the weights of each level that has rows, largest first; ties are in alphabetical order."""
+    """Return the sum of the weights of each level, largest first. Ties are in alphabetical order.
+
+    Levels without rows of positive weight are left out.
+    """
     totals = np.bincount(column.values + 1, weights, len(column.levels) + 1)[1:].tolist()
     weighed = ((level, total) for level, total in zip(column.levels, totals, strict=True) if total > 0.0)
     return dict(sorted(weighed, key=lambda item: (-item[1], item[0])))
 
 
 def make_targets(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None) -> Targets:
-    """Divide counts by exposures, and scale weights to mean 1 if their mean is below 1.
+    """Make the targets of level effects: divide counts by exposures, and scale weights with a mean below 1 to mean 1.
 
     Weights with a larger mean are not scaled, because they may count repeated rows.
     """
@@ -113,11 +140,21 @@ def make_targets(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None
 
 
 def estimate_credible_effects(level_codes: np.ndarray, n_levels: int, target: Targets) -> np.ndarray | None:
-    """Estimate the log of each level's shrunk mean relative to the overall mean; 0 for levels without rows.
+    """Estimate the effect of each level: the log of its shrunk mean relative to the overall mean.
 
-    `level_codes` has the level of each row, from 0 to `n_levels` - 1. Return None if levels do not differ by more than
-    chance.
+    Return None if levels differ no more than by chance.
 
+    Parameters
+    ----------
+    level_codes : array of int, shape (rows,)
+        The level of each row, from 0 to `n_levels` - 1.
+    n_levels : int
+        The number of levels. Levels without rows have the effect 0.
+    target : Targets
+        The counts per exposure, and the weights.
+
+    Examples
+    --------
     >>> rows = Targets(np.array([1.0, 2.0, 8.0, 9.0, 4.0, 6.0]), np.ones(6), np.ones(6))
     >>> estimate_credible_effects(np.array([0, 0, 1, 1, 2, 2]), 4, rows).round(2)
     array([-1.1 ,  0.51,  0.  ,  0.  ])
@@ -141,9 +178,10 @@ def estimate_credible_effects(level_codes: np.ndarray, n_levels: int, target: Ta
 
 
 def fit_effects(column: Column, target: Targets, scale: float | None = None) -> LevelEffects | None:
-    """Fit the target encoding of a column; return None if levels do not differ by more than chance.
+    """Fit the level effects of a column, divided by their standard deviation over the rows.
 
-    Pass the `scale` of an earlier fit to divide effects by it. Then effects of 0 are returned instead of None.
+    Return None if levels differ no more than by chance. If `scale` is given, effects are divided by it instead, and
+    effects of 0 are returned instead of None. This makes the effects of several folds comparable.
     """
     names = list(_weigh_levels(column, target.weight))[:MAX_LEVELS]
     positions = {level: j for j, level in enumerate(names)}

@@ -14,7 +14,10 @@ _BLOCK_ROWS = 512
 
 
 class ColumnPlan:
-    """The encodings of all columns, stored as flat arrays so that encoding a single row takes few NumPy calls."""
+    """The encodings of all columns, stored as flat arrays, so that a single row can be encoded by few NumPy calls.
+
+    `columns` has the encoding of each column of the table, in the order of the columns.
+    """
 
     def __init__(self, columns: Sequence[Encoded]) -> None:
         starts = np.cumsum([0, *(column.width for column in columns)])
@@ -54,7 +57,7 @@ class ColumnPlan:
 
     @property
     def numeric_inputs(self) -> list[int]:
-        """Positions of inputs that can be any number (values, bins, level effects); all others are 0 or 1."""
+        """Positions of the inputs that can be any number, such as values and level effects. Other inputs are 0 or 1."""
         return sorted([*self._values.tolist(), *self._bins[1].tolist(), *(target for _, target, _ in self._effects)])
 
     def encode(self, table: ColumnTable) -> np.ndarray:
@@ -74,6 +77,10 @@ class ColumnPlan:
         return out
 
     def _write_numbers(self, x: np.ndarray, out: np.ndarray) -> None:
+        """Write the inputs of all columns of numbers into `out`.
+
+        `x` has the values, shape (rows, columns of numbers), and `out` has shape (rows, inputs).
+        """
         missing = np.isnan(x)
         x = np.where(missing, self._fill, x)
         half = 0.5 * x
@@ -96,11 +103,23 @@ class ColumnPlan:
 def _index_inputs(
     widths: Sequence[tuple[int, ...]], targets: list[np.ndarray], part: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions from which one kind of derived inputs is computed, and those to which it is written.
+    """Index the inputs of one type that are derived from columns of numbers.
 
-    The former are positions among the columns of numbers, the latter among all inputs. `part` is the kind of inputs: 0
-    for missing indicators, 1 for bins, 2 for steps and 3 for one-hot codes. For each column, `widths` has the number of
-    inputs of each kind, and `targets` their first positions.
+    Parameters
+    ----------
+    widths : sequence of tuples
+        For each column of numbers, the number of inputs of each of the four types.
+    targets : list of arrays
+        For each column of numbers, the position of its first input of each type among all inputs.
+    part : int
+        The type: 0 for missing indicators, 1 for bins, 2 for steps and 3 for one-hot codes.
+
+    Returns
+    -------
+    source : array of int
+        For each input of this type, the position of its column among the columns of numbers.
+    target : array of int
+        For each input of this type, its position among all inputs.
     """
     source = np.repeat(np.arange(len(widths)), [width[part] for width in widths])
     ranges = [np.arange(at[part], at[part] + width[part]) for at, width in zip(targets, widths, strict=True)]
@@ -108,5 +127,5 @@ def _index_inputs(
 
 
 def _concatenate(parts: list[np.ndarray]) -> np.ndarray:
-    """Concatenate arrays, of which there may be none."""
+    """Concatenate arrays; return an empty array if the list is empty."""
     return np.concatenate([np.empty(0), *parts])

@@ -1,4 +1,4 @@
-"""`FeatureEncoder`: a scikit-learn transformer from tables to float32 inputs of a network."""
+"""`FeatureEncoder`: a scikit-learn transformer from tables to float32 matrices, the inputs of a network."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -44,25 +44,27 @@ MAX_INPUTS = 10_240
 class FeatureEncoder(TransformerMixin, BaseEstimator):
     """Encode a table of numbers, booleans and text as finite float32 inputs of a network.
 
-    A number becomes its standardised value, linear up to 10 standard deviations and logarithmic beyond; a missing one
-    becomes the median, with an indicator if training had missing ones. A boolean stays 0 or 1. Text becomes one input
-    for each of the at most 100 most frequent levels with at least 0.05% of the weight, and one for all other levels.
-    Unseen levels are encoded like these others, or as zeros if there are none. Fitting with integer weights equals
-    fitting with repeated rows, bit for bit.
+    - A number becomes its standardised value, which is linear up to 10 standard deviations and logarithmic beyond. A
+      missing number becomes the median. If the training rows have missing numbers, there is also an indicator of them.
+    - A boolean stays 0 or 1.
+    - Text becomes one-hot inputs: one for each of the at most 100 most frequent levels that have at least 0.05% of the
+      weight, and one for all rarer levels together. Unseen levels are encoded like rarer levels or, if there are none,
+      as zeros.
 
-    Columns with many levels may get one more input, the effect of the level on y (target encoding). It is the logarithm
-    of the level's mean relative to the overall mean, shrunk towards 0 if the level has few rows, and 0 for unseen
-    levels. `fit_transform` encodes each row with effects that were fitted to other folds. `transform` of the rows of
-    `fit` would leak a row's own target into its effects.
+    Fitting with integer weights equals fitting with repeated rows, bit for bit.
+
+    Text columns with many levels may get one more input, the effect of the level on y (target encoding). It is the
+    logarithm of the level's mean relative to the overall mean, shrunk towards 0 if the level has few rows. Unseen
+    levels have the effect 0. `fit_transform` encodes each row with effects that were fitted to other folds. Do not call
+    `transform` with the rows of `fit`: the effects in a row would contain its own target.
 
     Parameters
     ----------
     numeric : {"standard", "piecewise", "steps"}
-        The inputs to add for columns of numbers with more than two values. "standard" adds none, "piecewise" adds
-        piecewise-linear bins between weighted quantiles, and "steps" adds indicators 1[x > t], whose thresholds t are
-        the best cuts of boosted trees fitted to y.
-        With bins or indicators, integer columns with at most 32 values also get a one-hot code, and tables of more than
-        about 400 columns get fewer bins.
+        The inputs to add for columns of numbers with more than two values. "standard" adds none. "piecewise" adds
+        piecewise-linear bins between weighted quantiles. "steps" adds indicators 1[x > t], whose thresholds t are the
+        best cuts of boosted trees fitted to y. With bins or indicators, integer columns with at most 32 values also get
+        a one-hot code, and tables of more than about 400 columns get fewer bins.
     bins : int, optional
         Bins or indicators per column. Default: 24 for "piecewise", 12 for "steps".
     categorical : {"one-hot", "auto", "effects"}
@@ -134,7 +136,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def _uses_y(self) -> str:
-        """The option that requires y, as text for a message; "" if y is not required."""
+        """The option that requires y, such as 'numeric="steps"', for messages. "" if y is not required."""
         by_effects = "" if self.categorical == "one-hot" else f'categorical="{self.categorical}"'
         return 'numeric="steps"' if self.numeric == "steps" else by_effects
 
@@ -174,7 +176,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         fold: np.ndarray | None,
         size: int,
     ) -> Iterator[np.ndarray]:
-        """Fit the encoding of every column; return an iterator over the result of `fit_transform`, block by block.
+        """Fit the encoding of every column, and encode the rows as `fit_transform` does, but in blocks of rows.
 
         Parameters
         ----------
@@ -182,6 +184,10 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             As for `fit_transform`.
         size : int
             The number of rows per block.
+
+        Returns
+        -------
+        iterator of arrays of float32, shape (rows of the block, inputs)
         """
         self.fit(X, y, sample_weight, exposure)
         rows = get_row_count(X)
@@ -207,7 +213,10 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     def _fit_columns(
         self, table: ColumnTable, y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
     ) -> list[Encoded]:
-        """Fit the encoding of every column. Rows must have weights above 0."""
+        """Fit the encoding of every column, with `bins` bins or indicators per column of numbers.
+
+        All `weights` must be above 0. `y` is None if no encoding uses the counts.
+        """
         target = None if y is None else make_targets(y, weights, exposure)
         n_numbers = table.kinds.count(Kind.NUMBER)
         max_inputs = max(1, MAX_INPUTS // max(1, n_numbers))
@@ -260,12 +269,18 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return self.encode(X)
 
     def encode(self, X: TableLike) -> np.ndarray:
-        """Encode rows like `transform`, but unchecked, and as an array whatever scikit-learn's `set_output` says."""
+        """Encode rows like `transform`, without checking that the encoder is fitted.
+
+        The result is always an array, even if scikit-learn's `set_output` asks for a data frame.
+        """
         return self._plan.encode(self.schema_.parse(X))
 
     @property
     def levels(self) -> dict[str, tuple[str, ...]]:
-        """The levels of each categorical column that are encoded unlike an unseen level, most frequent first."""
+        """The levels of each categorical column that have an input or an effect of their own, most frequent first.
+
+        All other levels are encoded like unseen levels.
+        """
         columns = zip(self.schema_.names, self.columns_, strict=True)
         return {name: column.known_levels for name, column in columns if isinstance(column, CategoryEncoding)}
 
@@ -277,7 +292,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def numeric_inputs(self) -> list[int]:
-        """Positions of the inputs that can be any number; all others are 0 or 1."""
+        """The positions of the inputs that can be any number. All other inputs are 0 or 1."""
         check_is_fitted(self)
         return self._plan.numeric_inputs
 
@@ -287,7 +302,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         input_features : array-like of str, optional
-            Names of the columns, for tables that have none. Default: x0, x1, ...
+            Names of the columns, if the table of `fit` had none. Default: x0, x1, ...
         """
         check_is_fitted(self)
         names = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
@@ -297,7 +312,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return np.array(join_words, dtype=object)
 
     def resolve_bins(self) -> int:
-        """Validate `numeric`, `categorical` and `bins`; return the number of bins or indicators per column.
+        """Validate the options `numeric`, `categorical` and `bins`; return the number of bins or indicators per column.
 
         If `bins` is None, the number depends on `numeric`.
         """
@@ -318,7 +333,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
 
 def _check_target(y: ArrayLike | None, rows: int, used_by: str) -> np.ndarray:
-    """Validate y, which the option `used_by` requires; return it as float64 of shape (rows,)."""
+    """Validate y, and return it as float64 of shape (rows,). The error about a missing y names the option `used_by`."""
     if y is None:
         # scikit-learn's checks look for the words after the colon.
         raise InputError(f"y is missing: {used_by} requires y to be passed, but the target y is None.")
@@ -330,7 +345,7 @@ def _check_target(y: ArrayLike | None, rows: int, used_by: str) -> np.ndarray:
 
 
 def _check_fold(fold: ArrayLike, rows: int) -> np.ndarray:
-    """Validate fold numbers, one per row; return them as int64."""
+    """Validate the fold numbers, one per row, and return them as int64."""
     numbers = np.asarray(fold)
     if numbers.shape != (rows,) or numbers.dtype.kind not in "iu":
         got = f"shape {numbers.shape} of {numbers.dtype}"
@@ -343,10 +358,23 @@ def _check_fold(fold: ArrayLike, rows: int) -> np.ndarray:
 def _encode_for_trees(
     columns: Sequence[Encoded], thresholds: Mapping[int, np.ndarray], table: ColumnTable
 ) -> np.ndarray:
-    """Encode columns as uint8 for trees that search for the best thresholds.
+    """Encode columns as uint8, for trees that search for the best thresholds.
 
-    `thresholds` maps the position of a column of numbers to its possible thresholds. A number becomes the index of its
-    interval between these, a level becomes its rank by frequency, and a boolean stays 0 or 1.
+    A number becomes the index of the interval between thresholds in which it lies. A level becomes its rank by
+    frequency, and a boolean stays 0 or 1.
+
+    Parameters
+    ----------
+    columns : sequence of NumberEncoding or CategoryEncoding
+        The fitted encoding of each column.
+    thresholds : mapping of int to array
+        The possible thresholds of each column of numbers, by the position of the column.
+    table : ColumnTable
+        The rows.
+
+    Returns
+    -------
+    array of uint8, shape (rows, columns)
     """
     codes = np.empty(table.shape, dtype=np.uint8)
     for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):

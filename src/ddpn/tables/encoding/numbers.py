@@ -1,4 +1,4 @@
-"""Encode a column of numbers: its standardised value, and optionally bins, steps and codes.
+"""Encode a column of numbers: its standardised value, and optionally bins, steps and one-hot codes.
 
 All statistics are computed from sorted distinct values with summed weights (`weigh_distinct`). So a row of weight 3 has
 the same effect, bit for bit, as three equal rows in any order.
@@ -28,8 +28,13 @@ def _make_empty() -> np.ndarray:
 class NumberEncoding:
     """The encoding of a column of numbers as several inputs.
 
-    The inputs are, in this order: the standardised value, an indicator of missing values (if `has_missing`), the
-    position within each bin between `edges`, indicators of values above each of `steps`, and a one-hot code of `codes`.
+    A value x has these inputs, in this order:
+
+    - the standardised value: `soft_clip` of (x - `center`) / `scale`, where missing values are replaced by `fill`
+    - an indicator of missing values, if `has_missing` is True
+    - for each bin between neighbouring `edges`, where x lies in it: 0 below the bin, 1 above, and linear within
+    - for each of the `steps`, an indicator of values above it
+    - for each of the `codes`, an indicator of values equal to it
     """
 
     fill: float = 0.0
@@ -42,9 +47,11 @@ class NumberEncoding:
 
     @property
     def width(self) -> int:
+        """The number of inputs."""
         return 1 + self.has_missing + max(len(self.edges) - 1, 0) + len(self.steps) + len(self.codes)
 
     def list_input_names(self, name: str) -> list[str]:
+        """List the names of the inputs of the column `name`, such as "age > 64.5"."""
         edges = self.edges.tolist()
         return [
             name,
@@ -56,7 +63,7 @@ class NumberEncoding:
 
 
 def soft_clip(z: np.ndarray) -> np.ndarray:
-    """Return z unchanged up to 10 in absolute value, and let it grow logarithmically beyond.
+    """Clip numbers softly: return z up to 10 in absolute value, and let it grow logarithmically beyond.
 
     This limits the influence of outliers on a network.
 
@@ -71,20 +78,22 @@ def soft_clip(z: np.ndarray) -> np.ndarray:
 
 
 class Distinct(NamedTuple):
-    """The distinct values of a column in ascending order, each with its total weight."""
+    """The distinct values of a column in ascending order, and the total weight of the rows with each value."""
 
     values: np.ndarray
     weights: np.ndarray
 
 
 def weigh_distinct(x: np.ndarray, weights: np.ndarray) -> Distinct:
-    """Return the distinct values of x with their total weights; x must not contain NaN."""
+    """Return the distinct values of x and their total weights. x must not contain NaN."""
     values, inverse = np.unique(x, return_inverse=True)
     return Distinct(values, np.bincount(inverse, weights, minlength=len(values)))
 
 
 def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
     """Return weighted quantiles: for each level, the smallest value at which the cumulative weight reaches this share.
+
+    `levels` are probabilities between 0 and 1.
 
     >>> quantiles(Distinct(np.array([1.0, 5.0, 9.0]), np.array([1.0, 1.0, 8.0])), np.array([0.1, 0.5]))
     array([1., 9.])
@@ -97,11 +106,11 @@ def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
 def center_and_scale(column: Distinct) -> tuple[float, float]:
     """Return the weighted mean and standard deviation of a column.
 
-    If all values are equal, the standard deviation is inf, so that standardised values are 0.
+    If all values are equal, the standard deviation is returned as inf, so that standardised values are 0.
 
-    Deviations are taken from a value of the column, so that a large offset does not cost digits. They are halved, so
-    that they do not overflow if values of both signs are near the largest float, and divided by their maximum before
-    they are squared.
+    The computation is safe for extreme values. Deviations are taken from the median, so that a large offset does not
+    cost digits. They are halved, so that they do not overflow if values of both signs are near the largest float. They
+    are divided by their maximum before they are squared.
     """
     values, weights = column
     shift = quantiles(column, np.array([0.5]))[0]
@@ -118,9 +127,9 @@ def center_and_scale(column: Distinct) -> tuple[float, float]:
 
 
 def find_midpoints(values: np.ndarray) -> np.ndarray:
-    """Return a threshold between any two neighbouring values, which must be sorted.
+    """Return a threshold between each pair of neighbouring values. `values` must be sorted and distinct.
 
-    For neighbours a < b, it is a number t with a <= t < b, so that `x > t` separates them.
+    For neighbours a < b, the threshold is a number t with a <= t < b, so that `x > t` separates them.
 
     >>> find_midpoints(np.array([0.0, 1.0, 4.0]))
     array([0.5, 2.5])
@@ -132,7 +141,11 @@ def find_midpoints(values: np.ndarray) -> np.ndarray:
 
 
 def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Distinct]:
-    """Fit the median, mean and scale of a column of numbers; also return its distinct values."""
+    """Fit the standardised value of a column of numbers, with the median for missing values.
+
+    Return the encoding, and the distinct values of the column. Bins, steps and codes can be added to the encoding
+    later.
+    """
     is_known = ~np.isnan(x)
     if not is_known.any():
         return NumberEncoding(scale=np.inf), Distinct(np.zeros(1), np.ones(1))
@@ -148,7 +161,7 @@ def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Dist
 
 
 def fit_boolean(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
-    """Fit the encoding of a boolean, which stays 0 or 1; missing values become the more frequent value."""
+    """Fit the encoding of a boolean column. Booleans stay 0 or 1, and missing values become the more frequent value."""
     is_known = ~np.isnan(x)
     if not is_known.any():
         return NumberEncoding()
@@ -157,7 +170,10 @@ def fit_boolean(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
 
 
 def find_bin_edges(column: Distinct, bins: int) -> np.ndarray:
-    """Return the edges of quantile bins. In a column of few distinct values, every value is an edge."""
+    """Return the edges of `bins` bins between weighted quantiles; the result is empty if there are fewer than two bins.
+
+    In a column of few distinct values, every value is an edge.
+    """
     values = column.values
     if len(values) > bins + 1:
         values = np.unique(quantiles(column, np.linspace(0.0, 1.0, bins + 1)))
@@ -167,12 +183,18 @@ def find_bin_edges(column: Distinct, bins: int) -> np.ndarray:
 
 
 def find_integer_codes(column: Distinct, max_codes: int = MAX_CODES) -> np.ndarray:
-    """Return the distinct values for a one-hot code if they are 3 to `max_codes` integers, else an empty array."""
+    """Return the values that get a one-hot code: all distinct values, if they are integers and from 3 to `max_codes`.
+
+    Otherwise the result is empty.
+    """
     values = column.values
     is_code = 3 <= len(values) <= max_codes and np.array_equal(values, np.floor(values))
     return values if is_code else _make_empty()
 
 
 def list_all_steps(column: Distinct) -> np.ndarray:
-    """Return a threshold between any two neighbouring values, or an empty array if there are only two values."""
+    """Return a threshold between each pair of neighbouring values.
+
+    The result is empty if there are at most two values.
+    """
     return find_midpoints(column.values) if len(column.values) > 2 else _make_empty()

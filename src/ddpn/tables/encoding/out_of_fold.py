@@ -1,4 +1,4 @@
-"""Encode training rows out of fold, with level effects (target encoding) that were fitted to the other folds."""
+"""Encode training rows with level effects (target encoding) that were fitted without the row's own fold."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,15 +21,24 @@ _MIN_EFFECT_SPREAD = 0.2
 
 
 def has_effects(encoder: "FeatureEncoder") -> bool:
-    """Return True if some column of an encoder has level effects; training rows must then be encoded out of fold."""
+    """Return True if some column of an encoder has level effects. Training rows must then be encoded out of fold."""
     return any(isinstance(column, CategoryEncoding) and column.effects is not None for column in encoder.columns_)
 
 
 class OutOfFoldEffects:
-    """Level effects (target encoding) for cross-fitting: the effects of each fold were fitted to the other folds.
+    """Level effects (target encoding) of each fold, fitted to all rows outside it.
 
-    If the effects of training rows contained their own counts, a network would rely on effects too much in new rows.
-    The encoder must be fitted to the same rows; `fold` has the number of each row's fold, from 0 on.
+    They are needed for training rows. If the effects in training rows contained the row's own count, a network would
+    rely on them too much in new rows.
+
+    Parameters
+    ----------
+    encoder : FeatureEncoder
+        An encoder that was fitted to the same rows.
+    X, y, weight, exposure
+        The training rows.
+    fold : array of int, shape (rows,)
+        The number of each row's fold, from 0 on.
     """
 
     def __init__(
@@ -61,7 +70,7 @@ class OutOfFoldEffects:
         }
 
     def encode(self, X: TableLike, fold: np.ndarray) -> np.ndarray:
-        """Encode rows like `FeatureEncoder.transform`, but with effects that were fitted without the fold of each row.
+        """Encode rows like `FeatureEncoder.transform`, but with level effects that were fitted without the row's fold.
 
         `fold` has the fold number of each row. Shape of the result: (rows, inputs).
         """
@@ -72,11 +81,12 @@ class OutOfFoldEffects:
         return out
 
     def encode_by_content(self, X: TableLike) -> np.ndarray:
-        """Encode rows like `encode`, with the folds of `assign_folds_by_content`."""
+        """Encode rows like `encode`, with the fold numbers that `assign_folds_by_content` gives."""
         return self.encode(X, assign_folds_by_content(self.encoder, X))
 
     @staticmethod
     def _look_up(cells: Column, effects: list[LevelEffects], fold: np.ndarray) -> np.ndarray:
+        """Return the effect of each row's level, as fitted without the row's fold. `effects` has one item per fold."""
         inputs = np.empty(len(fold), dtype=np.float32)
         for number, level_effects in enumerate(effects):
             rows = fold == number
@@ -85,7 +95,7 @@ class OutOfFoldEffects:
 
 
 def drop_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
-    """Return the encodings, without level effects for the columns at these positions."""
+    """Return a copy of the encodings in which the columns at these positions have no level effects."""
     return [
         replace(column, effects=None) if j in positions and isinstance(column, CategoryEncoding) else column
         for j, column in enumerate(columns)
@@ -93,6 +103,6 @@ def drop_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
 
 
 def assign_folds_by_content(encoder: "FeatureEncoder", X: TableLike) -> np.ndarray:
-    """Assign each row to a fold by a hash of its cells, so that a row has the same fold whenever it is read."""
+    """Assign each row to a fold by a hash of its cells, so that a row is in the same fold whenever it is read."""
     codes = [hash_column(column) for column in encoder.schema_.parse(X)]
     return (hash_rows(codes, len(codes[0])) % np.uint64(FOLDS)).astype(np.int64)

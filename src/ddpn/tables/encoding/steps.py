@@ -1,4 +1,4 @@
-"""Find thresholds at which the target changes, and the columns of a very wide table that explain it."""
+"""Choose thresholds at which the target changes most and, in a table with very many columns, the columns to use."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -20,7 +20,7 @@ _ROUNDS, _RATE, _LEAVES, _ROWS_PER_LEAF = 60, 0.15, 16, 20
 
 
 def count_thresholds_per_column(n_columns: int) -> int:
-    """Return how many thresholds per column the trees try: fewer in wide tables, to limit the time.
+    """Return how many thresholds per column are tried by boosted trees. It is less in wide tables, to limit the time.
 
     >>> count_thresholds_per_column(20), count_thresholds_per_column(3000)
     (254, 31)
@@ -29,7 +29,10 @@ def count_thresholds_per_column(n_columns: int) -> int:
 
 
 def list_thresholds(column: Distinct, max_thresholds: int = MAX_THRESHOLDS) -> np.ndarray:
-    """Return thresholds between neighbouring values: all of them, or `max_thresholds` next to quantiles."""
+    """Return thresholds between neighbouring values of a column, in ascending order.
+
+    If there are more than `max_thresholds`, only those next to equally spaced quantiles are returned.
+    """
     thresholds = find_midpoints(column.values)
     if len(thresholds) <= max_thresholds:
         return thresholds
@@ -39,10 +42,21 @@ def list_thresholds(column: Distinct, max_thresholds: int = MAX_THRESHOLDS) -> n
 
 
 def find_best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, n_cuts: int) -> list[np.ndarray]:
-    """Return the cuts of each column of `codes` that have the largest total gain in boosted trees fitted to y.
+    """Find the thresholds of each column that have the largest total gain in boosted trees fitted to y.
 
-    Cut c separates the codes above c from the others; codes are uint8. Each column has at most `n_cuts` cuts, in
-    ascending order.
+    Parameters
+    ----------
+    codes : array of uint8, shape (rows, columns)
+        The columns as small integers. Cut c separates the codes above c from the codes up to c.
+    y, weights : array, shape (rows,)
+        The counts and the row weights.
+    n_cuts : int
+        The largest number of cuts per column.
+
+    Returns
+    -------
+    list of arrays of int
+        The cuts of each column, in ascending order.
     """
     codes, y, weights = merge_equal_tree_rows(codes, y, weights)
     gains = np.zeros((codes.shape[1], 256))
@@ -57,10 +71,10 @@ def find_best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, n_cuts
 def merge_equal_tree_rows(
     codes: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Merge rows with equal codes and counts, and scale the summed weights to mean 1.
+    """Merge rows with equal codes and counts, and scale their summed weights to mean 1.
 
-    The result is in a fixed order, because trees break ties by rounding, and rounding depends on the order of rows. So
-    a row of weight 3 gives the same trees as three equal rows.
+    The merged rows are sorted, because trees break ties by rounding errors, and these depend on the order of rows. So a
+    row of weight 3 gives the same trees as three equal rows. At most 100,000 merged rows are returned.
     """
     y = y.astype(np.float64) + 0.0  # no -0.0: rows are compared byte by byte
     row_bytes = np.hstack([codes, np.ascontiguousarray(y)[:, None].view(np.uint8)])
@@ -77,7 +91,7 @@ def merge_equal_tree_rows(
 
 
 def _boost_trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[JsonObject]:
-    """Fit boosted trees, and return the root node of each as LightGBM exports it."""
+    """Fit boosted trees, and return the root node of each tree in LightGBM's JSON format."""
     import lightgbm  # not needed by most encoders, and slow to import
 
     settings = {
@@ -113,10 +127,11 @@ _BLOCK_COLUMNS = 64
 def choose_columns(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, min_columns: int = MAX_COLUMNS
 ) -> np.ndarray | None:
-    """Choose the columns with the largest `split_gains`: as many as there are rows, but at least `min_columns`.
+    """Choose the columns whose best binary split reduces the squared error of y most (`split_gains`).
 
-    Return their positions in ascending order, or None if the table has no more columns than that. Call it with training
-    rows alone: a choice that used held-out rows would make scores on them too optimistic.
+    As many columns are chosen as there are rows, but at least `min_columns`. Return their positions in ascending order,
+    or None if the table has no more columns than that. Pass training rows only: if held-out rows took part in the
+    choice, scores on them would be too optimistic.
     """
     n_columns = max(min_columns, len(y))
     if X.shape[1] <= n_columns:
@@ -125,7 +140,7 @@ def choose_columns(
 
 
 def split_gains(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return by how much the best binary split of each column reduces the weighted sum of squares of y.
+    """Return by how much the best binary split of each column reduces the weighted sum of squared errors of y.
 
     Missing values sort above all others. Shape: (columns,).
 

@@ -19,7 +19,7 @@ _FORMAT = "ddpn features 4"
 
 
 def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
-    """Serialise a fitted encoder to the content of a JSON file."""
+    """Serialise a fitted encoder as the content of a JSON file."""
     check_is_fitted(encoder)
     document = {
         "format": _FORMAT,
@@ -31,7 +31,7 @@ def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
 
 
 def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEncoder:
-    """Rebuild an encoder from the content of a file; errors call the file `source`."""
+    """Rebuild an encoder from the result of `encoder_to_bytes`. Errors call the file `source`."""
     try:
         document = json.loads(content)
         if document["format"] != _FORMAT:
@@ -48,7 +48,7 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
 
 
 def _load_column(kind: Kind, fields: JsonObject) -> Encoded:
-    """Rebuild the encoding of a column of this kind; raise an error if `fields` do not fit the kind."""
+    """Rebuild the encoding of a column from its saved fields; raise an error if they do not fit the column's kind."""
     if not kind.is_category:
         fill, center, scale = (float(fields.pop(name)) for name in ("fill", "center", "scale"))
         has_missing = bool(fields.pop("has_missing"))
