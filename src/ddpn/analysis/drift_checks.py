@@ -88,9 +88,10 @@ class Check(NamedTuple):
 
 
 def compare_column(profile: ColumnProfile, column: Column, format_value: Callable[[float], str] = value_text) -> Check:
-    """Compare the values of a column of new rows, including missing ones, with the summary of the training column.
+    """Compare the values of a column of new rows, including missing ones, with those of the training column.
 
-    The result reports the medians of a numeric column as text. `format_value` converts these medians to text.
+    `profile` is the summary of the training column. The result reports the medians of a numeric column as text.
+    `format_value` converts these medians to text.
     """
     if len(profile.keys):
         return _compare_levels(profile, column)
@@ -189,9 +190,9 @@ def _compute_key_shares(profile: ColumnProfile) -> np.ndarray:
 def compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
     """Test whether more new rows than expected are flagged as out-of-distribution.
 
-    `pvalues` are the out-of-distribution p-values of the new rows. They are computed from finitely many calibration
-    rows. Therefore, if new rows are like the calibration rows, the number of flagged rows has a Beta-Binomial
-    distribution.
+    `predictor` has the significance level of the flags and their calibration rows. `pvalues` are the
+    out-of-distribution p-values of the new rows. They are computed from finitely many calibration rows. Therefore, if
+    new rows are like the calibration rows, the number of flagged rows has a Beta-Binomial distribution.
     """
     ood = predictor.calibration.require_ood()
     size, rows = len(ood.scores), len(pvalues)

@@ -79,8 +79,9 @@ def compare_scores(
 ) -> Gain:
     """Return by how much the mean score of a model is lower than that of a rival. Scores must not be negative.
 
-    The interval is computed for the logarithm of the ratio of the two means (delta method) and converted back. So the
-    gain never exceeds 100% of the rival's score. `candidates` and `group` are as for `mean_gain`.
+    `model_scores`, `rival_scores` and `weight` have one value per row. The interval is computed for the logarithm of
+    the ratio of the two means (delta method) and converted back. So the gain never exceeds 100% of the rival's score.
+    `candidates` and `group` are as for `mean_gain`.
 
     If the rows were predicted out of fold, `folds` is the number of folds. The scores are then not independent, because
     the fitted models share training rows. Therefore, standard errors are multiplied by `fold_error_factor`.

@@ -11,7 +11,7 @@ def tabulate_scores(entries: Sequence[JsonObject], coverage: float, caption: str
     """Return a table of the scores of all candidates. If there are several, the smallest CRPS is bold.
 
     `entries` are `Leaderboard.entries`. They may have been read back from JSON, in which case infinite scores are None.
-    `coverage` is the nominal coverage of the intervals, shown in the headings.
+    `coverage` is the nominal coverage of the intervals, shown in the headings. `caption` is the caption of the table.
     """
     share = f"{coverage:.0%}"
     headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", "expected", f"{share} width", "fit, s")

@@ -45,7 +45,7 @@ class Monitoring:
     alpha : float
         The significance level of all tests together.
     effect : float
-        The smallest difference that counts as drift.
+        The smallest difference that counts as drift, from 0 to 1. For the coverage of intervals, half of it is used.
     checks : tuple of Check
         The comparisons.
     not_compared : tuple of str

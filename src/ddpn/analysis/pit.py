@@ -40,9 +40,9 @@ class Pit(NamedTuple):
 
     @classmethod
     def from_counts(cls, dist: Predicted, y: ArrayLike, weight: np.ndarray, bins: int = 10) -> "Pit":
-        """Compute the PIT histogram of the counts `y` by their predicted distributions.
+        """Compute the PIT histogram of the counts `y` by their predicted distributions `dist`.
 
-        `weight` has the weight of each row.
+        `weight` has the weight of each row. `bins` is the number of bars.
         """
         return cls(pit_histogram(dist, y, bins, weight).numpy(), Z * math.sqrt((bins - 1) / effective_rows(weight)))
 

@@ -104,8 +104,8 @@ def calibrate(
 ) -> CalibratedRows:
     """Fit a calibration to held-out rows; return the rows that were used, with their calibration.
 
-    If `clock` has a time limit, only as many rows are used as the remaining time allows. Whether recalibration lowers
-    the CRPS is decided on rows that `seed` draws.
+    If `options` is None, the defaults of `CalibrationOptions` are used. If `clock` has a time limit, only as many rows
+    are used as the remaining time allows. Whether recalibration lowers the CRPS is decided on rows that `seed` draws.
 
     If the members of the mixture are cross-fitted, the held-out rows are predicted by copies of them that were fitted
     to fewer rows. The copies are slightly less accurate than the members, so calibrated intervals tend to be too wide
@@ -128,8 +128,8 @@ def fit_calibration(
     """Fit recalibration maps and interval levels to held-out rows; return the rows with their calibration.
 
     The level of an interval is its minimum probability by the predicted distribution. Levels are fitted to recalibrated
-    distributions. For this purpose, each part of the rows is recalibrated with a map that was fitted to the other
-    parts, because the map of new rows was not fitted to them either.
+    distributions. For this purpose, each part of the rows, such as a fold, is recalibrated with a map that was fitted
+    to the other parts, because the map of new rows was not fitted to them either.
 
     If `is_rough` is True, only the intervals of the mixture are calibrated, to save time: there are no maps, and no
     intervals of single members. `seed` is as for `calibrate`.
@@ -234,7 +234,8 @@ def fit_ood(calibration: Calibration, X: TableLike, alpha: float = OOD_ALPHA) ->
 def fit_profile(folds: Folds, time_columns: Sequence[str] = (), clock: Clock = NO_LIMIT) -> Calibration:
     """Summarise the training rows and calibrate out-of-distribution flags.
 
-    Flags are calibrated by scoring ordinary rows that the summary does not know. These are the validation rows or, in
+    `folds` has the training rows, their folds (if members are cross-fitted) and validation rows (if any). Flags are
+    calibrated by scoring ordinary rows that the summary does not know. These are the validation rows or, in
     cross-fitting, all training rows, where each is scored as if its fold had been left out of the summary. Columns in
     `time_columns` are ignored in the scores. If `clock` leaves little time, only the first rows are used.
 

@@ -131,8 +131,8 @@ class Recalibration(NamedTuple):
         additional rows were calibrated already. It is used if it lowers the CRPS by more than two standard errors, or
         in any case if `always` is True. If there are more than 5,000 rows, only 5,000 that `seed` draws are scored.
 
-        Return the recalibration and a list of maps: for each part of the held-out rows, the map fitted to all other
-        parts.
+        Return the recalibration and a list of maps: for each part of the held-out rows, such as a fold, the map fitted
+        to all other parts.
         """
         rows, part = held_out.rows, held_out.part
         weight = rows.weight_or_ones * (rows.has_weight.sum() / rows.weight_or_ones.sum())

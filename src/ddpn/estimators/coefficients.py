@@ -56,10 +56,11 @@ class CoefficientTable(NamedTuple):
         coverage: float,
         library: str = "polars",
     ) -> Self:
-        """Make a table from estimates and standard errors.
+        """Make a table from estimates and standard errors, and compute z statistics, p-values and intervals.
 
-        The z statistics, p-values and intervals are computed from them; they are NaN where the standard error is NaN.
-        `parameter` and `feature` name the coefficients, such as "log mean" and "age".
+        These are NaN where the standard error is NaN. All arguments but the last two have one entry per coefficient.
+        `parameter` and `feature` name it, such as "log mean" and "age". `coverage` is the confidence level of the
+        intervals, and `library` the library of the data frame that `to_frame` returns.
         """
         z = np.divide(estimate, std_error, out=np.full_like(estimate, np.nan), where=std_error > 0)
         reach = ndtri(0.5 + 0.5 * coverage) * std_error

@@ -45,7 +45,8 @@ class CountRegressor(NetworkRegressor):
         names make a mixture of these families.
     head_options : dict, optional
         Options of the likelihood, such as `components=3` for a mixture of three distributions of one family. The
-        options of "double_poisson" are `beta` and `objective`.
+        options of "double_poisson" are `beta` (the exponent of the paper's β-DDPN) and `objective`, "exact" or "paper"
+        (see `networks.heads.DoublePoissonHead`).
     members : "auto" or sequence of str
         The members to fit: names in `ddpn.members.MEMBERS`, such as ["trees", "glm"]. "auto" fits all members that are
         named above.

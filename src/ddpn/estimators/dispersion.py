@@ -45,8 +45,8 @@ class GoodnessOfFit(NamedTuple):
     pearson_chi2 : float or None
         Pearson's chi-squared statistic.
     overdispersion_z : float or None
-        The statistic of the score test of over-dispersion against a Poisson, in standard deviations. Also None if there
-        are too few counts for the test.
+        The statistic of the score test of over-dispersion, which is standard normal if counts are Poisson. Also None if
+        the sum of the counts is below 10.
     total_weight : float
         The sum of the rows' weights.
     """
@@ -164,7 +164,7 @@ def _find_limit(fit: LinearFit, labels: tuple[str, ...], undetermined: list[int]
     """Return the name of the dispersion that lies at an end of its range, and this end, "low" or "high".
 
     `undetermined` are the indices of the parameters with a very large standard error. If they are anything but a single
-    constant dispersion, return two empty strings.
+    constant dispersion, return two empty strings. `fit` and `labels` are as for `check_coefficients`.
     """
     p = undetermined[0]
     if len(undetermined) > 1 or p not in fit.objective.head.dispersion_outputs or fit.objective.linear[p]:
@@ -175,7 +175,8 @@ def _find_limit(fit: LinearFit, labels: tuple[str, ...], undetermined: list[int]
 def _explain_limit(fit: LinearFit, labels: tuple[str, ...], undetermined: list[int]) -> str:
     """Return a clause that explains the very large standard error of a constant dispersion; "" if there is none.
 
-    `undetermined` are the indices of the parameters with a very large standard error.
+    `undetermined` are the indices of the parameters with a very large standard error. `fit` and `labels` are as for
+    `check_coefficients`.
     """
     reason = _LIMITS.get(_find_limit(fit, labels, undetermined))
     return f"because it is at the end of its range. {reason}" if reason else ""
@@ -188,7 +189,7 @@ def _is_harmless_limit(
 
     This is the case if two conditions hold. The only such coefficient is a constant gamma at the low end of its range.
     And the variance of the counts is less than 1.5 times the variance that the model predicts. `undetermined` are the
-    indices of the parameters with a very large standard error.
+    indices of the parameters with a very large standard error. The other arguments are as for `check_coefficients`.
     """
     if quality.pearson_chi2 is None or _find_limit(fit, labels, undetermined) != ("log gamma", "low"):
         return False

@@ -96,8 +96,9 @@ class CountGLM(CountEstimator):
 
     Attributes
     ----------
-    coef_, intercept_ : arrays
-        Coefficients (parameters, columns) and intercepts.
+    coef_, intercept_ : arrays, shapes (parameters, columns) and (parameters,)
+        Coefficients and intercepts of the parameters, the location first. A category has one column for each level but
+        the first.
     covariance_, standard_errors_ : arrays
         Covariance and standard errors of the coefficients, in the order of `coefficient_table()`. If a column is
         constant or a linear combination of earlier columns, its coefficient is 0, and its entries here are NaN.

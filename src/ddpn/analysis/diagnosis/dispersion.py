@@ -43,8 +43,8 @@ class Dispersion:
 def estimate_dispersion(sample: CountRows, means: Means) -> Dispersion:
     """Estimate variance / mean given the features from out-of-fold means, and test whether the counts are Poisson.
 
-    The estimate is 1 plus the weighted mean of t = ((y - mean)^2 - y) / mean over the rows. For Poisson counts, t has
-    expectation 0, variance 2 and third moment 8 + 4 / mean.
+    The estimate is 1 plus the mean of t = ((y - mean)^2 - y) / mean over the rows, weighted by `dispersion_weights`.
+    For Poisson counts, t has expectation 0, variance 2 and third moment 8 + 4 / mean.
 
     Errors of the out-of-fold means increase the estimate by about `Means.noise`, so the estimate is corrected for this
     noise. The noise is overestimated if the mean model has nearly as many parameters as there are rows. Therefore, the

@@ -135,9 +135,9 @@ def predict_out_of_fold_means(sample: CountRows, mean_model: str, seed: int, pro
 def _measure_noise(sample: CountRows, model: MeanModel, mean: np.ndarray, n_folds: int, seed: int) -> float:
     """Estimate the error of a mean model, as defined for `Means.noise`, by a parametric bootstrap.
 
-    Poisson counts with the means `mean` are drawn, the model is fitted to them, and its out-of-fold predictions are
-    compared with these means. To save time, only the first `n_folds` folds are predicted, and the comparison is
-    restricted to them.
+    Poisson counts with the means `mean` are drawn with `seed` for the rows of `sample`. The model is fitted to these
+    counts, and its out-of-fold predictions are compared with `mean`. To save time, only the first `n_folds` folds are
+    predicted, and the comparison is restricted to them.
     """
     drawn = sample.replace(y=np.random.default_rng(seed).poisson(mean).astype(float))
     if not np.ptp(drawn.y):

@@ -133,7 +133,7 @@ def predict_steps(
     """Predict rows with the value of one column moved to adjacent grid points; return the changes of the predictions.
 
     `position` is the index of the column in `inputs.columns`, and `grid` has its grid points. Missing values are
-    replaced by randomly drawn grid points. `original` has the predictions of the unchanged rows, as returned by
+    replaced by grid points that `rng` draws. `original` has the predictions of the unchanged rows, as returned by
     `PredictedMoments.quantities`.
     """
     last, row = len(grid.points) - 1, np.flatnonzero(grid.code >= 0)
@@ -219,7 +219,7 @@ def compute_curves(
 
     `steps` are the results of `predict_steps`. `weights` are the mixture weights of the components. A standard error
     combines two sources of variation: bootstrap samples of the rows, and disagreement between the components of the
-    mixture, such as single networks.
+    mixture, such as single networks. `rng` draws the bootstrap samples.
 
     Shape of both results: (quantities, points) or, if values are missing, (quantities, points + 1).
     """

@@ -36,11 +36,11 @@ class Importance:
     name : str
         The column.
     crps : array, shape (repeats,)
-        The relative increase of the mean CRPS. It shows how much the column improves predictions, and is negative if
-        the column does harm. If there are enough rows, each repeat scores different rows, so that the range over the
-        repeats shows the uncertainty.
+        The relative increase of the mean CRPS: 0.1 is 10%. It shows how much the column improves predictions, and is
+        negative if the column does harm. If there are enough rows, each repeat scores different rows, so that the range
+        over the repeats shows the uncertainty.
     mean : array, shape (repeats,)
-        The mean absolute change of the predicted mean, relative to the average predicted mean.
+        The mean absolute change of the predicted mean, relative to the average predicted mean: 0.1 is 10%.
     spread : array, shape (repeats,)
         The mean absolute change of the spread, relative to the average spread. The spread is variance / mean or, for a
         Gaussian likelihood, the standard deviation. The change is 0 for a column that changes only the mean of a

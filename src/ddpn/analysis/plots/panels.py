@@ -39,7 +39,7 @@ def draw_panel(
     margins: tuple[float, float] = PLAIN,
     title: str = "",
 ) -> "Figure":
-    """Make a figure with one panel and a legend above it.
+    """Make a figure with one panel, a legend above it and, if `title` is not empty, a title at the top.
 
     `draw` is a function that draws into the axes of the panel. `height` and `width` are in inches. `margins` are the
     left and the right margin in inches, such as `PLAIN`.

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 def summarize_tenths(mean: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Divide rows into tenths by predicted mean, and compare predictions with counts in each tenth.
 
+    `mean`, `y` and `weight` have the predicted mean, the count and the weight of each row. Rows of weight 0 are left
+    out.
+
     Return three arrays with one value per tenth: the mean prediction, the mean count, and the half-width of the 95%
     interval of the mean count.
     """
@@ -75,7 +78,10 @@ def draw_scatter(
 
 
 def _choose_axis_range(values: np.ndarray, log: bool) -> tuple[float, float]:
-    """Return the limits of an axis for counts. It starts at 0 unless much of the axis would then be empty."""
+    """Return the limits of an axis on which `values` are drawn. `log` is True for a logarithmic axis.
+
+    The axis starts at 0 unless much of it would then be empty.
+    """
     least, top = float(values.min()), 1.04 * max(float(values.max()), 1.0)
     if log:
         return 0.8 * least if least > 10 else 0.0, top

@@ -29,7 +29,7 @@ format_mean = partial(format_number, integers=False)
 
 
 class Figure(NamedTuple):
-    """Figure of a report: an SVG with a title and a caption. Its `name` is unique on the page."""
+    """Figure of a report: an SVG element with a title and a caption. Its `name` is unique on the page."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ def to_figure(drawing: "Drawing", name: str, title: str, description: str, capti
     """Convert a matplotlib figure to a figure of the report.
 
     `name` must be unique on the page. `title` is shown and is read by screen readers. `description` is only for screen
-    readers.
+    readers. `caption` is shown below the figure.
     """
     return Figure(name, title, Markup(panels.render_svg(drawing, name, title, description)), caption)
 
@@ -81,7 +81,10 @@ def draw_pit(pit: Pit, caption: str) -> Figure:
 
 
 def draw_importance(importances: Importances, measure: str, title: str) -> Figure:
-    """Draw the importance of the most important columns by `measure`: "crps", "mean" or "spread"."""
+    """Draw the importance of the most important columns (at most 12) by `measure`: "crps", "mean" or "spread".
+
+    `title` is the title of the figure.
+    """
     shown, words = importances.by(measure)[:MAX_IMPORTANT_COLUMNS], []
     digits = 0 if max(getattr(one, measure).max() for one in shown) >= 1 else 1
     for one in shown:

@@ -84,7 +84,10 @@ def describe_pit(pit: Pit) -> str:
 
 
 def describe_recalibration(recalibration: Recalibration | None) -> str:
-    """Describe whether predicted distributions are recalibrated, and how much this lowers the CRPS of held-out rows."""
+    """Describe whether predicted distributions are recalibrated, and how much this lowers the CRPS of held-out rows.
+
+    If `recalibration` is None, because no map was fitted, the text is empty.
+    """
     if recalibration is None:
         return ""
     gain = f"{format_number(recalibration.gain)} ± {format_number(recalibration.error)} (mean and standard error)"
