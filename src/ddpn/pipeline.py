@@ -1,8 +1,8 @@
-"""The steps of every fit: fit members, choose their weights, fit models for comparison, and calibrate.
+"""The steps of every fit: fit the members of a mixture, choose their weights, fit models for comparison, and calibrate.
 
-`CountRegressor.fit`, `DDPNRegressor.fit`, `ddpn fit` and `ddpn tune` all call `fit_pipeline`, with different steps. A
-time budget is spent on members first (`ddpn.runtime.time_plan`). Ctrl-C ends the current step, and everything that was
-fitted before is kept.
+A member is one model of the mixture, such as boosted trees. `CountRegressor.fit`, `DDPNRegressor.fit`, `ddpn fit` and
+`ddpn tune` all call `fit_pipeline`, but each asks for some of the steps only. A time budget is spent on members first
+(`ddpn.runtime.time_plan`). Ctrl-C ends the current step, and everything that was fitted before is kept.
 """
 
 import time
@@ -39,7 +39,17 @@ PLAIN_STEPS = ("members", CALIBRATION)
 
 
 class FitPlan(NamedTuple):
-    """The rows to fit and to hold out, the members to fit, and the seed of their fits."""
+    """The rows, the members and the seed of a fit.
+
+    Attributes
+    ----------
+    folds : Folds
+        The training rows and the held-out rows.
+    specs : sequence of MemberSpec
+        The members.
+    seed : int
+        The seed of the members' fits.
+    """
 
     folds: Folds
     specs: Sequence[MemberSpec]
@@ -53,9 +63,9 @@ class PipelineOptions:
     Attributes
     ----------
     compare_with : sequence of str
-        Keys of `ddpn.members.MEMBERS`: models to fit for comparison, unless they are part of the mixture.
+        Models to fit for comparison, unless they are members of the mixture: keys of `ddpn.members.MEMBERS`.
     calibration : CalibrationOptions or None
-        What to calibrate. With None, nothing is calibrated; only a summary of the training features is stored.
+        What to calibrate. With None, nothing is calibrated, and only a summary of the training features is stored.
     seed : int or None
         Seed of comparisons and calibration. Default: the seed of the members.
     """
@@ -78,15 +88,15 @@ class FittedPipeline:
     seed : int
         The seed of comparisons and calibration.
     left_out : dict
-        Names of planned members that are not part of the model, each with the reason.
+        The members that were planned but are not part of the model: the reason by name.
     predictions : HeldOutPredictions
-        The members' predictions of the held-out rows.
+        The members' predictions of the held-out rows, before calibration.
     held_out : CalibratedRows or None
-        The held-out rows with their calibration; None if nothing was calibrated.
+        The held-out rows with the calibration that was fitted to them; None if nothing was calibrated.
     missing : list of str
         Steps that Ctrl-C interrupted or prevented.
     notes : list of str
-        Sentences that tell the user what was left out or done with fewer rows, and why.
+        Sentences for the user: what was left out or done with fewer rows, and why.
     """
 
     predictor: Predictor
@@ -152,8 +162,19 @@ def fit_pipeline(
 def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOptions, schedule: Schedule) -> None:
     """Fit the models of `options.compare_with` and add them to the predictor with weight 0.
 
-    Models that are members of the mixture are not fitted again. `fitted` gets a note about each model that failed or
-    for which there was no time. Ctrl-C ends the comparisons.
+    Models that are members of the mixture are not fitted again. If a model fails or there is no time for it, a note is
+    added to `fitted`. Ctrl-C ends the comparisons.
+
+    Parameters
+    ----------
+    fitted : FittedPipeline
+        The fitted members, to which the models are added in place.
+    head : Head
+        The likelihood.
+    options : PipelineOptions
+        The models to compare with.
+    schedule : Schedule
+        The time limit.
     """
     predictor, folds = fitted.predictor, fitted.folds
     for name in (name for name in options.compare_with if name not in predictor.members):
@@ -186,7 +207,17 @@ def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOption
 def calibrate_pipeline(fitted: FittedPipeline, options: PipelineOptions, schedule: Schedule) -> None:
     """Calibrate a fitted model in place on its held-out rows.
 
-    If there are none, or if `options` asks for no calibration, only summarise the features of the training rows.
+    If there are no held-out rows, or if `options` asks for no calibration, only a summary of the training rows'
+    features is stored in the predictor.
+
+    Parameters
+    ----------
+    fitted : FittedPipeline
+        The fitted model.
+    options : PipelineOptions
+        What to calibrate.
+    schedule : Schedule
+        The time limit.
     """
     predictor, folds, chosen = fitted.predictor, fitted.folds, options.calibration
     if chosen is None or not folds.held_out:
@@ -222,8 +253,20 @@ def calibrate_predictor(
 ) -> CalibratedRows:
     """Calibrate a predictor in place, and return the held-out rows with their calibration.
 
-    Out-of-distribution flags are calibrated with the training rows and the validation rows of `folds`. Distributions
-    and intervals are calibrated with the predictions `held_out`.
+    Parameters
+    ----------
+    predictor : Predictor
+        The predictor.
+    folds : Folds
+        The training and held-out rows. Out-of-distribution scores are calibrated with these.
+    held_out : HeldOutPredictions
+        Predictions of the held-out rows. Distributions and intervals are calibrated with these.
+    options : CalibrationOptions, optional
+        What to calibrate.
+    seed : int
+        Seed of random choices of rows.
+    clock : Clock
+        The time limit.
     """
     flags = fit_profile(folds, () if options is None else options.time_columns, clock)
     # Set first, so that the summary of the training rows is kept if Ctrl-C ends the next step.
@@ -236,20 +279,35 @@ def calibrate_predictor(
 def predict_out_of_fold(
     predictor: Predictor, folds: Folds, options: CalibrationOptions, seed: int = 0
 ) -> CalibratedRows:
-    """Predict the training rows of cross-fitted members out of fold, and calibrate each fold on the other folds.
+    """Predict the training rows of a cross-fitted model out of fold, and calibrate each fold on all other folds.
 
-    Return the rows with their calibration, like `calibrate_predictor`. `predictor` must already be calibrated and is
-    not changed.
+    So each row is predicted like a new one: its members and its calibration were not fitted to it.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        A calibrated predictor, which is not changed.
+    folds : Folds
+        The training rows and their folds.
+    options : CalibrationOptions
+        What to calibrate.
+    seed : int
+        Seed of random choices of rows.
+
+    Returns
+    -------
+    CalibratedRows
+        The rows with their predictions, and the calibrations of the folds.
     """
     with single_thread():
         return fit_calibration(predictor.predict_folds(folds, seed), options, seed)
 
 
 def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredictions) -> str:
-    """Return a warning if a single training row determines the mean of all counts, else "".
+    """Return a warning if the mean of all counts depends on a single very large one, else "".
 
-    The means of the training rows are predicted out of fold (`held_out`) if the members are cross-fitted, and otherwise
-    by `predictor`.
+    Each training row's count is compared with its predicted mean. If the members are cross-fitted, the means are taken
+    from the out-of-fold predictions `held_out`. Otherwise `predictor` predicts them. `folds` has the training rows.
     """
 
     def predict_means(rows: np.ndarray) -> np.ndarray:
@@ -266,9 +324,10 @@ def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredict
 
 
 def describe_fewer_rows(verb: str, used: int, total: int, rows: str) -> list[str]:
-    """Return a list with a sentence that there was time for only `used` of `total` rows; empty if all were used.
+    """Return a sentence for the user that only `used` of `total` rows were used because of the time budget.
 
-    `verb` completes "The model is ...", for example "scored on", and `rows` is a plural noun such as "test rows".
+    The sentence is the only element of a list. If all rows were used, the list is empty. `verb` completes "The model is
+    ...", for example "scored on", and `rows` is a plural noun such as "test rows".
 
     >>> describe_fewer_rows("scored on", 20, 20, "rows")
     []

@@ -42,7 +42,7 @@ from ddpn.tables.schema import Schema
 
 
 class ScaleSummary(NamedTuple):
-    """The smallest value, the median and the largest value of the training rows' exposures or upper bounds."""
+    """Minimum, median and maximum of the exposures, or of the upper bounds, of the training rows."""
 
     smallest: float
     median: float
@@ -50,7 +50,7 @@ class ScaleSummary(NamedTuple):
 
     @classmethod
     def from_values(cls, values: np.ndarray) -> Self:
-        """Summarise the exposures or the upper bounds of rows.
+        """Summarise the exposures or the upper bounds of rows, an array with one value per row.
 
         The median is always one of the values, so it is an integer if all values are.
         """
@@ -58,24 +58,24 @@ class ScaleSummary(NamedTuple):
 
 
 class Predictor:
-    """A weighted mixture of fitted members, with its calibration.
+    """A weighted mixture of fitted models, the members, with its calibration.
 
     Parameters
     ----------
     members : mapping of str to Member
         Fitted members by name.
     weights : mapping of str to float, optional
-        The weights of the members, which sum to 1. A member of weight 0 is kept for comparison only. Default: equal
-        weights.
+        The mixture weights of the members, which sum to 1. A member of weight 0 is kept for comparison only. Default:
+        equal weights.
     needs_exposure : bool
-        True if the members were fitted with exposures; predictions then need exposures as well.
+        True if the members were fitted with exposures. Predictions then need exposures as well.
     seconds : mapping of str to float, optional
         The time that the fit of each member took.
     counts : CountRange, optional
         The range of possible counts. Predictions give no probability to counts outside. Default: no bounds.
     fold_weights : sequence of mappings, optional
-        For cross-fitted members: for each fold, the weights that were chosen on all other folds. Default: `weights`
-        for all folds.
+        For cross-fitted members: for each fold, the mixture weights that were chosen on all other folds. Default:
+        `weights` for all folds.
 
     Attributes
     ----------
@@ -182,10 +182,17 @@ class Predictor:
 
         Parameters
         ----------
-        X, exposure, upper, member
-            As for `distribution`.
+        X : table
+            Rows with the columns of the training rows.
+        exposure : array-like or float, optional
+            The known scale of each row. Required if the model was fitted with exposures.
+        upper : array-like, optional
+            The largest possible count of each row. Required if the model was fitted with one per row.
         groups : array, optional
-            The groups of the rows, if intervals are calibrated by group. Without groups, the overall level is used.
+            The groups of the rows, if intervals are calibrated by group. Without groups, the same level is used for all
+            rows.
+        member : str
+            "mixture", or the name of one member.
         """
         library, labels, X = library_name(X), get_row_labels(X), self.parse(X)
         with single_thread(), np.errstate(all="ignore"):
@@ -195,7 +202,7 @@ class Predictor:
     def wrap(
         self, distribution: Mixture | CountDistribution, member: str = MIXTURE, groups: np.ndarray | None = None
     ) -> Prediction:
-        """Make a `Prediction` from distributions that the method `distribution` returned.
+        """Make a `Prediction` from distributions that `Predictor.distribution` returned.
 
         Parameters
         ----------
@@ -212,7 +219,8 @@ class Predictor:
     def interval_kind(self) -> str:
         """The default kind of interval: "central" if training or calibration counts were censored, else "narrowest".
 
-        Censored counts contain no information about the upper tail, and a narrowest interval may end anywhere in it.
+        A central interval lies between two quantiles, a narrowest interval has the fewest counts. Censored counts
+        contain no information about the upper tail, in which a narrowest interval may end anywhere.
         """
         return self._choose_kind(self.calibration)
 
@@ -260,9 +268,9 @@ class Predictor:
         return next((member.schema for member in self.members.values() if member.schema is not None), None)
 
     def parse(self, X: TableLike) -> ColumnTable:
-        """Convert a table to a `ColumnTable` with the columns of the training rows, once for all members.
+        """Convert a table to a `ColumnTable` with the columns of the training rows.
 
-        A `ColumnTable` is returned unchanged.
+        All members can then read the result without converting it again. A `ColumnTable` is returned unchanged.
         """
         if isinstance(X, ColumnTable):
             return X
@@ -277,7 +285,7 @@ class Predictor:
         Parameters
         ----------
         X, exposure, member, upper
-            As for `distribution`.
+            The rows and the member, as for `distribution`.
         """
         n = get_row_count(X)
         if n <= BLOCK:
@@ -298,10 +306,10 @@ class Predictor:
     def iter_recorded_blocks(
         self, sample: CountRows, member: str = MIXTURE
     ) -> Iterator[tuple[Distribution, CountRows]]:
-        """Predict rows with known counts in blocks; yield the distributions of the recorded counts and the rows.
+        """Predict rows with known counts, block by block, for scoring; censor distributions at recording limits.
 
-        Use it to score predictions. A count above the recording limit of its row was recorded as the limit, so each
-        distribution is censored at this limit as well.
+        Yield the distributions of each block, and its rows. A count above the recording limit of its row was recorded
+        as the limit. So each distribution is censored at this limit as well.
 
         Parameters
         ----------
@@ -314,9 +322,9 @@ class Predictor:
             yield censor_rows(prediction.distribution, block.limit), block
 
     def predict_rows(self, sample: CountRows, member: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
-        """Predict rows with known counts in blocks; yield the `Prediction` and the rows of each block.
+        """Predict rows with known counts, block by block; yield the `Prediction` and the rows of each block.
 
-        Use it to score predictions with their calibrated intervals.
+        Use it to score predictions together with their calibrated intervals.
 
         Parameters
         ----------
@@ -336,7 +344,9 @@ class Predictor:
     # Held-out rows -----------------------------------------------------------------------------------------------
 
     def predict_held_out(self, rows: CountRows, seed: int = 0) -> HeldOutPredictions:
-        """Return predictions of rows that no member was fitted to, by all members and the mixture, computed on demand.
+        """Return the predictions of rows that no member was fitted to, by each member and by the mixture.
+
+        They are not calibrated, and are computed when they are first used.
 
         Parameters
         ----------
@@ -348,9 +358,10 @@ class Predictor:
         return self.mix_held_out(MemberPredictions.from_rows(rows, seed, self.parse(rows.X)))
 
     def predict_folds(self, folds: Folds, seed: int = 0) -> HeldOutPredictions:
-        """Return predictions of the rows that a fit held out, by all members and the mixture, computed on demand.
+        """Return the predictions of the rows that a fit held out, by each member and by the mixture.
 
-        If the members are cross-fitted, each fold is predicted by the copies that were fitted without it.
+        They are not calibrated, and are computed when they are first used. If the members are cross-fitted, each fold
+        is predicted by the copies of the members that were fitted without it.
 
         Parameters
         ----------
@@ -362,14 +373,15 @@ class Predictor:
         return self.mix_held_out(MemberPredictions.from_folds(folds, seed))
 
     def mix_held_out(self, predictions: MemberPredictions) -> HeldOutPredictions:
-        """Combine the members' predictions of held-out rows into predictions of the mixture, computed on demand.
+        """Combine the members' predictions of held-out rows into predictions of the mixture, before calibration.
 
-        If the members are cross-fitted, each fold is mixed with the weights that were chosen on the other folds.
+        The predictions are computed when they are first used. If the members are cross-fitted, each fold is mixed with
+        the weights that were chosen on the other folds.
 
         Parameters
         ----------
         predictions : MemberPredictions
-            The members' predictions. Members of this predictor that are missing are added to it.
+            The members' predictions. If it lacks a member of this predictor, the member is added to it.
         """
         for name, member in self.members.items():
             if name not in predictions.names:
@@ -381,9 +393,10 @@ class Predictor:
     def predict_out_of_fold(
         self, rows: CalibratedRows, member: str = MIXTURE
     ) -> Iterator[tuple[Prediction, CountRows]]:
-        """Predict cross-fitted rows out of fold, in blocks; yield the `Prediction` and the rows of each block.
+        """Predict the training rows of a cross-fitted model out of fold, with their calibration, block by block.
 
-        Each row is predicted by copies that were fitted without its fold, and calibrated on the other folds.
+        Yield the `Prediction` and the rows of each block. Each row is predicted by copies of the members that were
+        fitted without its fold, and calibrated on the other folds.
 
         Parameters
         ----------
@@ -398,14 +411,14 @@ class Predictor:
             yield Prediction(calibrated, calibration, member, kind, groups=block.interval_groups), block
 
     def for_fold(self, number: int, calibration: Calibration) -> Predictor:
-        """Return a predictor for the rows of one fold, whose members are the copies that were fitted without this fold.
+        """Return a predictor for the rows of one fold of a cross-fitted model, which has not seen these rows.
 
-        Its weights are those that were chosen without the fold.
+        Its members are the copies that were fitted without this fold. Its weights were chosen without this fold.
 
         Parameters
         ----------
         number : int
-            The fold.
+            The number of the fold, from 0.
         calibration : Calibration
             The calibration on the other folds.
         """
@@ -427,7 +440,7 @@ class Predictor:
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, bytes], JsonObject]:
-        """Return the files of the predictor by name, and its entries in the manifest (model.json)."""
+        """Return what `save` writes: the contents of the files by name, and entries of the manifest (model.json)."""
         files: dict[str, bytes] = {}
         member_entries: JsonObject = {}
         for name, member in self.members.items():
@@ -445,9 +458,9 @@ class Predictor:
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes], manifest: JsonObject, mixed_only: bool = False) -> Self:
-        """Rebuild a predictor from the result of `state`. No code in the files is executed.
+        """Rebuild a predictor from the two results of `state`. No code in the files is executed.
 
-        With `mixed_only`, only members with a weight above 0 are loaded.
+        With `mixed_only=True`, members of weight 0, which serve for comparison, are not loaded.
         """
         member_entries = {
             name: entry for name, entry in manifest["members"].items() if entry["weight"] or not mixed_only

@@ -13,7 +13,7 @@ TAIL = 0.025
 
 
 def effective_rows(weight: np.ndarray) -> float:
-    """Return the effective number of rows of a weighted sample by Kish's formula, (sum w)^2 / sum w^2."""
+    """Return the effective number of rows of a weighted sample, (sum w)^2 / sum w^2 (Kish's formula)."""
     return float(weight.sum() ** 2 / np.square(weight).sum())
 
 
@@ -38,9 +38,9 @@ def weighted_quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float
 
 
 def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weighted mean of each row of values, and its standard error.
+    """Return the weighted mean of `values` over the last axis, and the standard error of this mean.
 
-    The mean is taken over the last axis. Shape: values (..., rows), weight (rows,) -> (...) each.
+    Shape: values (..., rows), weight (rows,) -> two arrays (...).
     """
     mean, total = (values * weight).sum(-1) / weight.sum(), weight.sum()
     gaps = values - mean[..., None]
@@ -53,7 +53,7 @@ def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, 
 def bonferroni_z(comparisons: int) -> float:
     """Return the half-width, in standard errors, of simultaneous 95% confidence intervals (Bonferroni).
 
-    All of the intervals hold with a probability of at least 95%. `comparisons` is the number of intervals.
+    `comparisons` is the number of intervals. The probability that all of them contain the true value is at least 95%.
 
     >>> round(bonferroni_z(1), 2), round(bonferroni_z(10), 2)
     (1.96, 2.81)
@@ -76,7 +76,7 @@ def wilson_interval(share: float, rows: float, z: float = Z) -> tuple[float, flo
 
 
 def adjust_p_values(p_values: Sequence[float]) -> list[float]:
-    """Adjust the p-values of several tests by Holm's method.
+    """Adjust the p-values of several tests by Holm's method; the order is kept.
 
     >>> adjust_p_values([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -104,7 +104,9 @@ def poisson_deviance(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
 def explained_deviance(y: np.ndarray, mean: np.ndarray, weight: np.ndarray, scale: np.ndarray) -> float:
     """Return D^2, the share of the Poisson deviance that predicted means explain.
 
-    The total deviance is that of a constant rate: means in proportion to `scale`, the exposure of each row.
+    It is 1 - deviance / null deviance. The null deviance is that of a constant rate: means in proportion to `scale`.
+    All arrays have one value per row: the counts `y`, their predicted `mean`, the row's `weight`, and its exposure
+    `scale`.
 
     >>> explained_deviance(np.array([1.0, 3.0]), np.array([1.0, 3.0]), np.ones(2), np.ones(2))
     1.0

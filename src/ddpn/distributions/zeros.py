@@ -155,7 +155,7 @@ class ZeroInflated(ZeroModified):
     pi : Tensor or float, optional
         Probability of an extra zero, in [0, 1]; broadcasts with `base.batch_shape`.
     logits : Tensor or float, optional
-        log(pi / (1 - pi)), instead of `pi`. Networks should predict logits, which keep their digits if pi is close to 0
+        log(pi / (1 - pi)), instead of `pi`. Networks should predict logits, which stay accurate if pi is close to 0
         or 1.
     validate_args : bool, optional
         Validate values. Default: only on a CPU.

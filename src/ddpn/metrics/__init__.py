@@ -1,7 +1,7 @@
-"""Metrics of predicted distributions and observed counts.
+"""Metrics that compare predicted distributions with observed counts.
 
-Scores such as `crps` return one value per row, and `evaluate` returns averages over the rows. `pit_histogram`,
-`coverage_curve`, `auroc` and others describe a whole set of rows by one value or one curve.
+Scores such as `crps` return one value per row, and `evaluate` returns averages of scores over the rows.
+`pit_histogram`, `coverage_curve`, `auroc` and others describe a whole set of rows by one value or one curve.
 """
 
 from ddpn.metrics.calibration import (

@@ -1,6 +1,6 @@
 """Calibration and sharpness: coverage of intervals, probability integral transform (PIT), precision.
 
-Histograms, distances, curves and medians are computed over all rows. A `weight` of 2 has the same effect as giving a
+Histograms, distances, curves and medians take a `weight` for each row. A weight of 2 has the same effect as giving a
 row twice.
 """
 
@@ -32,13 +32,15 @@ _JUMP = 1e-7
 def is_covered(dist: Predicted, y: ArrayLike, coverage: float = 0.9) -> Tensor:
     """Return True for each row whose count y lies in the central prediction interval of the row.
 
-    Intervals of counts have at least the probability `coverage`, as they end at integers. So compare the share of rows
-    with True with the mean of `expected_coverage`.
+    An interval of counts ends at integers, so its probability is usually above `coverage`. So compare the share of rows
+    with True with the mean of `expected_coverage`, not with `coverage`.
 
     Parameters
     ----------
-    dist, y
-        As for `crps`.
+    dist : Distribution
+        Predicted distributions, one per row, see `crps`.
+    y : array-like
+        Observed counts.
     coverage : float
         Nominal coverage of the intervals, in (0, 1).
 
@@ -66,10 +68,10 @@ def expected_coverage(dist: Predicted, coverage: float = 0.9) -> Tensor:
 
     Parameters
     ----------
-    dist
-        As for `crps`.
-    coverage
-        As for `is_covered`.
+    dist : Distribution
+        Predicted distributions, one per row, see `crps`.
+    coverage : float
+        Nominal coverage of the intervals, in (0, 1).
 
     Returns
     -------
@@ -87,14 +89,17 @@ def expected_coverage(dist: Predicted, coverage: float = 0.9) -> Tensor:
 
 
 def pit_bounds(dist: Predicted, y: ArrayLike) -> tuple[Tensor, Tensor]:
-    """Compute the interval F(y - 1) to F(y) of each row's probability integral transform (PIT), with the cdf F.
+    """Compute F(y - 1) and F(y) for each row, with the predicted cdf F.
 
-    For continuous distributions, both ends are F(y).
+    They are the ends of the probability integral transform (PIT) of a count, which is an interval. For continuous
+    distributions, both ends are F(y).
 
     Parameters
     ----------
-    dist, y
-        As for `crps`.
+    dist : Distribution
+        Predicted distributions, one per row, see `crps`.
+    y : array-like
+        Observed counts.
 
     Returns
     -------
@@ -124,7 +129,7 @@ class CoverageCurve(NamedTuple):
     observed : Tensor, shape (levels,)
         The share of observations inside the intervals.
     expected : Tensor, shape (levels,)
-        The mean probability of the intervals by the distributions themselves.
+        The mean probability of the intervals under the predicted distributions.
     """
 
     level: Tensor
@@ -135,13 +140,15 @@ class CoverageCurve(NamedTuple):
 def pit_histogram(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | None = None) -> Tensor:
     """Compute the non-randomised histogram of the PIT (Czado, Gneiting and Held, 2009).
 
-    All bars are close to 1 for calibrated distributions. A valley shows distributions that are too narrow, a hill
-    distributions that are too wide, and a slope a bias.
+    All bars are close to 1 if the predicted distributions are calibrated. A U shape means that they are too narrow, a
+    hump that they are too wide, and a slope that they are biased.
 
     Parameters
     ----------
-    dist, y
-        As for `crps`.
+    dist : Distribution
+        Predicted distributions, one per row, see `crps`.
+    y : array-like
+        Observed counts.
     bins : int
         Number of equally wide bins.
     weight : array-like, optional
@@ -172,13 +179,16 @@ def pit_histogram(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLi
 def pit_distance(dist: Predicted, y: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Compute the Kolmogorov distance between the distribution of the PIT and the uniform distribution.
 
-    It is the largest |mean P(PIT <= u) - u| over all u: 0 is perfectly calibrated, 1 is the worst. For n rows of
-    calibrated continuous distributions, it is about 0.87 / sqrt(n), and for counts it is smaller.
+    The PIT is the probability integral transform, see `pit_bounds`. The distance is the largest |mean P(PIT <= u) - u|
+    over all u: 0 is perfectly calibrated, 1 is the worst. For n rows of calibrated continuous distributions, it is
+    about 0.87 / sqrt(n), and for counts it is smaller.
 
     Parameters
     ----------
-    dist, y
-        As for `crps`.
+    dist : Distribution
+        Predicted distributions, one per row, see `crps`.
+    y : array-like
+        Observed counts.
     weight : array-like, optional
         Weights of the rows. Default: 1.
 
@@ -193,9 +203,10 @@ def pit_distance(dist: Predicted, y: ArrayLike, weight: ArrayLike | None = None)
 
 
 def compute_pit_distance(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
-    """Compute `pit_distance` from the ends of each row's PIT interval, the results of `pit_bounds`.
+    """Compute `pit_distance` from the results `lower` and `upper` of `pit_bounds` and the weights of the rows.
 
-    Shape: (rows,) each. The largest distance is at an end of an interval, because the mean cdf is linear in between.
+    All tensors have the shape (rows,). The result is the largest distance at an end of some row's PIT interval. It
+    cannot be larger elsewhere, because the mean cdf of the PIT is linear between the ends.
     """
     w = weight / weight.sum()
     lower, upper = (x.double().reshape(-1) for x in (lower, upper))
@@ -212,15 +223,15 @@ def compute_pit_distance(lower: Tensor, upper: Tensor, weight: Tensor) -> float:
 
 
 def median_precision(dist: Predicted, weight: ArrayLike | None = None) -> float:
-    """Compute the median precision over the rows, 1 / variance, a measure of sharpness (Appendix B.2 of the paper).
+    """Compute the median of the rows' precisions, 1 / variance, a measure of sharpness.
 
-    A sharp model is good only if it is calibrated as well. Variances are exact, while the paper uses mu / gamma for its
-    single Double Poissons.
+    It is defined in Appendix B.2 of the paper. A sharp model is good only if it is calibrated as well. The variances
+    are exact. The paper uses mu / gamma, the approximate variance of a Double Poisson.
 
     Parameters
     ----------
-    dist
-        As for `crps`.
+    dist : Distribution
+        Predicted distributions, one per row, see `crps`.
     weight : array-like, optional
         Weights of the rows. Default: 1.
 
@@ -242,12 +253,15 @@ def coverage_curve(
 ) -> CoverageCurve:
     """Compute the observed and the expected coverage of central intervals at several nominal levels.
 
-    Intervals of counts cover more than the nominal level, so compare `observed` with `expected`.
+    An interval of counts ends at integers, so its probability is usually above the nominal level. So compare `observed`
+    with `expected`, not with the level.
 
     Parameters
     ----------
-    dist, y
-        As for `crps`.
+    dist : Distribution
+        Predicted distributions, one per row, see `crps`.
+    y : array-like
+        Observed counts.
     levels : sequence of float
         Nominal coverages, in (0, 1).
     weight : array-like, optional

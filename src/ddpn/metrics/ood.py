@@ -1,4 +1,4 @@
-"""Out-of-distribution (OOD) scores of predictions, and measures of how well scores separate OOD inputs from others."""
+"""Out-of-distribution (OOD) scores of predictions, and measures of how well a score separates OOD rows from others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ _ROUNDING = 1e-12
 def _require_ensemble(dist: Predicted, kind: str) -> Mixture:
     """Return `dist` unchanged if it is a mixture of at least two components; raise an `InputError` otherwise.
 
-    `kind` is the score that needs components. It is named in the message.
+    The message names `kind`, the OOD score that needs several components.
     """
     if isinstance(dist, Mixture) and dist.size > 1:
         return dist
@@ -39,7 +39,7 @@ _SCORES: dict[str, Callable[[Supported], Tensor]] = {
 
 
 def ood_score(dist: Predicted, kind: str = "variance") -> Tensor:
-    """Score how unusual the inputs of each row are; higher scores are further out of distribution (OOD).
+    """Score how unusual each row is for the model; higher scores are further out of distribution (OOD).
 
     If distributions are recalibrated, the scores are those before recalibration.
 
@@ -48,9 +48,9 @@ def ood_score(dist: Predicted, kind: str = "variance") -> Tensor:
     dist : Distribution
         Predicted distributions, one per row. "epistemic" and "mutual_information" need a `Mixture`.
     kind : {"variance", "epistemic", "entropy", "mutual_information"}
-        "variance" is the total variance (the paper's score, Section 4.4), and "epistemic" the variance of the
-        components' means. "entropy" (total) and "mutual_information" (disagreement of components) are the
-        corresponding scores in nats.
+        "variance" is the total variance (the paper's score, Section 4.4). "epistemic" is the variance of the
+        components' means. "entropy" is the entropy of the whole distribution, and "mutual_information" the part of it
+        that comes from the disagreement of components, both in nats.
 
     Returns
     -------
@@ -113,10 +113,10 @@ def aupr(score_in: ArrayLike, score_out: ArrayLike) -> float:
 
 
 def fpr80(score_in: ArrayLike, score_out: ArrayLike) -> float:
-    """Compute the false positive rate at a true positive rate of 80% (Appendix B.2 of the paper).
+    """Compute the false positive rate of a score at a true positive rate of 80% (Appendix B.2 of the paper).
 
-    The threshold is the highest score that at least 80% of the OOD inputs reach. The result is the share of
-    in-distribution inputs that reach it as well.
+    Inputs are flagged as OOD if their score reaches a threshold. The threshold is the highest one at which at least 80%
+    of the OOD inputs are flagged. The result is the share of in-distribution inputs that are flagged as well.
 
     Parameters
     ----------
@@ -135,9 +135,10 @@ def fpr80(score_in: ArrayLike, score_out: ArrayLike) -> float:
 
 
 def _labels_and_ranks(score_in: ArrayLike, score_out: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels (1 for OOD, else 0) and ranks of both arrays of scores, as the metrics of scikit-learn need them.
+    """Return labels (1 for OOD inputs, else 0) and ranks of the scores, the inputs of scikit-learn's metrics.
 
-    Equal scores have equal ranks. Ranks replace scores because scikit-learn does not accept infinite scores.
+    The scores of all in-distribution inputs come first. Equal scores have equal ranks. Ranks replace scores because
+    scikit-learn does not accept infinite scores.
     """
     inside, outside = validate_scores(score_in=score_in, score_out=score_out)
     ranks = np.unique(np.concatenate([inside, outside]), return_inverse=True)[1]

@@ -1,4 +1,4 @@
-"""Helpers of the metrics: validation, quantiles and probabilities of predicted distributions, weighted averages."""
+"""Helpers of the metrics: validation, quantiles and probabilities of predicted distributions, and weighted averages."""
 
 from typing import Any, Protocol, cast
 
@@ -32,15 +32,15 @@ Supported = CountDistribution | ContinuousMixture | Normal
 
 
 def unwrap(dist: Predicted) -> Distribution:
-    """Return the distributions of a `Prediction`. Distributions themselves are returned unchanged."""
+    """Return the torch distribution of a `Prediction`. A torch distribution itself is returned unchanged."""
     distributions: Any = getattr(dist, "distribution", dist)
     return distributions
 
 
 def require_supported(dist: Predicted) -> Supported:
-    """Return the predicted distributions if all metrics support them; raise an `InputError` otherwise.
+    """Return the predicted distributions as a torch distribution if all metrics support it.
 
-    Supported are count distributions, Normals and mixtures.
+    Supported are count distributions, Normals and mixtures. Raise an `InputError` for other distributions.
     """
     distributions = unwrap(dist)
     if isinstance(distributions, CountDistribution | Mixture | Normal):
@@ -63,7 +63,7 @@ def read_tensor_options(dist: Distribution) -> dict[str, Any]:
 
 
 def validate_prediction(dist: Predicted, y: ArrayLike) -> tuple[Supported, Tensor]:
-    """Return the predicted distributions, and the observed counts as a tensor.
+    """Return the predicted distributions as a torch distribution, and the observed counts as a tensor.
 
     Raise an `InputError` if metrics do not support the distributions, if a count is not finite, or if shapes do not
     broadcast.
@@ -103,7 +103,10 @@ def quantile(dist: Distribution, q: float) -> Tensor:
 
 
 def interval(dist: Supported, coverage: float) -> tuple[Tensor, Tensor]:
-    """Compute the central prediction interval of each row: low and high, which are both included."""
+    """Compute the central prediction interval of each row with a nominal `coverage`; return its lower and upper ends.
+
+    Both ends are included in the interval.
+    """
     if not isinstance(dist, Normal):
         return dist.interval(coverage)
     coverage = check_coverage(coverage)
@@ -132,9 +135,9 @@ def interval_probability(dist: Supported, low: Tensor, high: Tensor) -> Tensor:
 
 
 def validate_weights(weight: ArrayLike | None, like: Tensor) -> Tensor:
-    """Validate the weights of rows, and return them as a flat float64 tensor with one weight per element of `like`.
+    """Validate row weights, and return them as a flat float64 tensor with one weight per element of `like`.
 
-    None stands for weights of 1. `like` has one value per row.
+    If `weight` is None, all weights are 1. `like` is a tensor with one value per row.
     """
     if like.numel() == 0:
         raise InputError(argument="y", must="hold at least one row", got="none")
@@ -158,9 +161,10 @@ def mean(values: Tensor, weight: Tensor) -> Tensor:
 
 
 def median(values: Tensor, weight: Tensor) -> Tensor:
-    """Compute the weighted median over the rows in float64. Shape: (rows,) -> ().
+    """Compute the weighted median of `values` (rows,) over the rows in float64, a tensor without axes.
 
-    If half of the weight is below a value and half above, it is the mean of both middle values.
+    If exactly half of the total weight is on values below some point and half above, it is the mean of the two middle
+    values.
     """
     order = values.double().argsort()
     values, upto = values.double()[order], weight[order].cumsum(0)

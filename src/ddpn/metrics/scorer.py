@@ -1,4 +1,4 @@
-"""`crps_scorer`: the CRPS as `scoring` of scikit-learn's searches and cross-validation."""
+"""`crps_scorer`: the CRPS as the argument `scoring` of scikit-learn's searches and cross-validation."""
 
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
@@ -50,8 +50,12 @@ class CRPSScorer(BaseEstimator):
         ----------
         estimator : estimator or Pipeline
             A fitted estimator of ddpn, or a pipeline that ends with one.
-        X, y, sample_weight, exposure, upper, censored
-            Rows and their counts, as for the method `crps` of the estimator.
+        X : table
+            The rows.
+        y : array-like
+            Their counts.
+        sample_weight, exposure, upper, censored : array-like, optional
+            One value per row, as for the method `crps` of the estimator.
         """
         if hasattr(estimator, "steps"):
             X, estimator = estimator[:-1].transform(X), estimator[-1]

@@ -60,8 +60,10 @@ def nll(dist: Predicted, y: ArrayLike) -> Tensor:
 
     Parameters
     ----------
-    dist, y
-        As for `crps`.
+    dist : Distribution
+        Predicted distributions, one per row, see `crps`.
+    y : array-like
+        Observed counts.
 
     Returns
     -------
@@ -87,8 +89,8 @@ def point(dist: Predicted, statistic: str) -> Tensor:
 
     Parameters
     ----------
-    dist
-        As for `crps`.
+    dist : Distribution
+        Predicted distributions, one per row, see `crps`.
     statistic : {"mean", "median", "mode"}
         The point prediction.
 
@@ -114,8 +116,10 @@ def absolute_error(dist: Predicted, y: ArrayLike, statistic: str = "median") -> 
 
     Parameters
     ----------
-    dist, y
-        As for `crps`.
+    dist : Distribution
+        Predicted distributions, one per row, see `crps`.
+    y : array-like
+        Observed counts.
     statistic : {"mean", "median", "mode"}
         The point prediction.
 

@@ -36,8 +36,10 @@ def evaluate(
 
     Parameters
     ----------
-    dist, y
-        As for `crps`.
+    dist : Distribution
+        Predicted distributions, one per row, see `crps`.
+    y : array-like
+        Observed counts.
     statistic : {"mean", "median", "mode"}, optional
         The point prediction of `mae` and `rmse`. Default: the median for `mae` and the mean for `rmse`, because these
         minimise the respective error in expectation. The paper uses the mode for `mae`.
@@ -92,9 +94,11 @@ def evaluate(
 
 
 class _RowStatistics(NamedTuple):
-    """Statistics per row, from which `evaluate` computes its metrics. Shapes broadcast with the observed counts y.
+    """Statistics of each row, from which `evaluate` computes its metrics.
 
-    `interval` is the central interval, `expected_coverage` its probability, and `pit` has F(y - 1) and F(y).
+    The shapes broadcast with that of the observed counts y. `interval` has the two ends of the central interval, and
+    `expected_coverage` is its probability under the predicted distribution. `pit` has F(y - 1) and F(y), with the
+    predicted cdf F.
     """
 
     mean: Tensor
@@ -107,9 +111,10 @@ class _RowStatistics(NamedTuple):
 
 
 def _summarise_counts(dist: CountDistribution, y: Tensor, coverage: float) -> _RowStatistics:
-    """Compute the statistics per row of count distributions. `coverage` is the nominal coverage of the intervals.
+    """Compute the statistics of each row for count distributions and observed counts y.
 
-    All statistics come from one summary and one evaluation of the cdf, which is faster than separate calls.
+    `coverage` is the nominal coverage of the central intervals. All statistics come from one call of `summary` and one
+    of `cdf`, which is faster than separate calls.
     """
     shape = broadcast_shapes(y=tuple(y.shape), dist=tuple(dist.batch_shape))
     dist = dist if dist.batch_shape == shape else dist.expand(shape)

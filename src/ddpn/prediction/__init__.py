@@ -1,1 +1,1 @@
-"""`Prediction`, the predicted distributions of rows, and `PredictionSpec`, the columns of a prediction table."""
+"""`Prediction`: the predicted distributions of rows. `PredictionSpec`: the columns of a table of predictions."""

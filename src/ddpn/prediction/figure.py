@@ -33,8 +33,9 @@ def draw_masses(
 ) -> None:
     """Draw the predicted probabilities of one row's counts as bars, which are darker inside the row's interval.
 
-    `edges` are the edges of the bins of `bin_probabilities`, and `shares` has the probability of each bin. `interval`
-    is the lowest and the highest count of the interval. The observed count `y`, unless it is None, is drawn as a line.
+    `edges` (bins + 1,) are the edges of the bars and `shares` (bins,) their probabilities, from `bin_probabilities`.
+    `interval` has the lowest and the highest count of the interval. The observed count `y`, unless it is None, is drawn
+    as a line.
     """
     inside = (edges[:-1] <= interval[1]) & (edges[1:] > interval[0])
     width = edges[1] - edges[0]
@@ -50,9 +51,9 @@ def draw_masses(
 def draw_predictions(
     names: Sequence[str], edges: np.ndarray, shares: np.ndarray, intervals: Sequence[tuple[float, float, float]]
 ) -> "Figure":
-    """Draw the distributions of several rows as bars, one panel per row, darker inside the row's interval.
+    """Draw the predicted distributions of several rows as bars, one subplot per row, darker inside the row's interval.
 
-    `names` are the titles of the panels. `edges` and `shares` are the results of `bin_probabilities`, and `intervals`
+    `names` are the titles of the subplots. `edges` and `shares` are the results of `bin_probabilities`, and `intervals`
     has (low, high, probability) of each row's interval.
     """
     figure, axes = make_panels([1.3] * len(names), sharex=True, sharey=True)

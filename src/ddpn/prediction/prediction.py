@@ -45,15 +45,16 @@ class Prediction:
     Parameters
     ----------
     distribution : Mixture or Recalibrated
-        A torch distribution of batch shape (rows,): the mixture of the members or, if it is recalibrated, a
+        A torch distribution of batch shape (rows,): the mixture of the model's members or, if it is recalibrated, a
         `Recalibrated` with the mixture as its `base`. It offers the same results as tensors, and more, such as
         `log_prob`, `entropy` and `crps`.
     calibration : Calibration
-        The calibrated levels of intervals, and the out-of-distribution scores.
+        The model's calibration: the levels at which intervals reach their coverage on held-out rows, and
+        out-of-distribution scores.
     member : str
-        "mixture", or the name of the member that predicts.
+        "mixture", or the name of the single model (member) of the mixture that predicts.
     interval_kind : {"narrowest", "central"}
-        The default kind of interval.
+        The default kind of interval: the one with the fewest counts, or the one between two quantiles.
     table : table, optional
         The features of the rows, for out-of-distribution p-values.
     groups : array, optional
@@ -269,7 +270,8 @@ class Prediction:
     def interval(self, coverage: float = COVERAGE, kind: str | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the lowest and the highest count of each row's prediction interval, both included.
 
-        The intervals use the calibrated level of the model. `prob_between` returns the probability of each interval.
+        If the model is calibrated, the intervals are those that reach the coverage on held-out rows. `prob_between`
+        returns the probability of each interval.
 
         Parameters
         ----------
@@ -287,9 +289,9 @@ class Prediction:
         return low.numpy().astype(np.int64), high.numpy().astype(np.int64)
 
     def interval_with_probability(self, coverage: float = COVERAGE, kind: str | None = None) -> Interval:
-        """Return the lowest count, the highest count and the probability of each row's interval, as tensors.
+        """Return the lowest count, the highest count and the probability of each row's interval, as torch tensors.
 
-        The arguments are those of `interval`.
+        The arguments are those of `interval`. The probability is that of the row's predicted distribution.
         """
         levels = self.calibration.row_levels(coverage, self.member, self.groups)
         return make_interval(self.distribution, levels, kind or self.interval_kind)
@@ -325,7 +327,10 @@ class Prediction:
 
     @property
     def ood_pvalue(self) -> np.ndarray:
-        """The out-of-distribution p-value of every row: the share of calibration rows that are at least as unusual."""
+        """The out-of-distribution p-value of every row: the share of held-out rows that are at least as unusual.
+
+        The held-out rows are those with which the model's out-of-distribution scores were calibrated.
+        """
         if self.ood_scores is None:
             return self.calibration.ood_pvalue(self._require_table())
         return self.calibration.require_ood().pvalue(self.ood_scores)
@@ -414,8 +419,8 @@ class Prediction:
     def _describe_unusual_rows(self, spec: PredictionSpec) -> Columns:
         """Return the columns about out-of-distribution rows that `spec` asks for: p-values, flags and reasons.
 
-        If out-of-distribution scores are not calibrated, only reasons are returned, which name unusual values of single
-        columns.
+        If the model's out-of-distribution scores are not calibrated, there are only reasons. They name unusual values
+        of single columns.
         """
         columns: Columns = {}
         if self.calibration.ood is None:
@@ -438,7 +443,9 @@ class Prediction:
     # What notebooks and terminals show ---------------------------------------------------------------------------
 
     def plot(self, rows: Sequence[int] | None = None) -> Figure:
-        """Plot the predicted distributions of some rows, with a 90% interval and its probability in each panel.
+        """Plot the predicted distributions of some rows, one subplot per row.
+
+        Each subplot shows a 90% interval and its probability.
 
         Parameters
         ----------
@@ -482,7 +489,7 @@ def _to_numpy(values: Tensor) -> np.ndarray:
 
 
 def _columns_or_one(values: Tensor, argument: ArrayLike) -> np.ndarray:
-    """Convert a tensor of shape (counts, rows) to an array of shape (rows, counts), or (rows,) for a scalar argument.
+    """Convert a tensor (counts, rows) to an array (rows, counts), or (rows,) if the user asked for a single number.
 
     `argument` is what the user passed to a method such as `cdf`: one number, or several.
     """
@@ -491,9 +498,10 @@ def _columns_or_one(values: Tensor, argument: ArrayLike) -> np.ndarray:
 
 
 def _check_size(counts: Tensor, variance: Tensor | None = None) -> None:
-    """Raise a `RowError` if some counts are 2^52 or more, which have no exact quantiles, or some variance is infinite.
+    """Raise a `RowError` if a predicted count is above 2^52, or if a variance is infinite.
 
-    `counts` has a mean or quantile of each row, and `variance` (if not None) the variance of each row.
+    Larger counts have no exact quantiles in float64. `counts` has a mean or quantile of each row. `variance`, unless it
+    is None, has the variance of each row.
     """
     bad = ~(counts.double() <= MAX_COUNT).numpy()
     if variance is not None:

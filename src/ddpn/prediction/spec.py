@@ -108,10 +108,11 @@ class PredictionSpec:
                 raise ConfigError(argument="prob_above", must="hold integers from 0 to 2^53", got=repr(count))
 
     def for_model(self, members: Iterable[str], has_ood: bool) -> Self:
-        """Return the spec for a certain model, with the full name of its `member`.
+        """Return the spec for a certain model, in which `member` is the registered name of one of its members.
 
-        `members` are the names of the model's members. An `InputError` is raised if the spec asks for
-        out-of-distribution flags and `has_ood` is False because the model cannot compute them.
+        In the original spec, `member` may also be the label of a member in reports. `members` are the names of the
+        model's members. `has_ood` says whether the model can compute out-of-distribution flags. Raise an `InputError`
+        if it cannot and the spec asks for them, or if no member has the name.
         """
         if self.ood is not None and not has_ood:
             reason = "This one had too few rows, or was not calibrated: call fit_ood before you save it"
@@ -131,7 +132,7 @@ def quantile_name(level: float) -> str:
 
 
 def parse_counts(text: str) -> tuple[int, ...]:
-    """Parse the option `prob_above`: counts separated by commas.
+    """Parse the command-line option for `prob_above`, counts separated by commas.
 
     >>> parse_counts("100, 200")
     (100, 200)
@@ -144,7 +145,7 @@ def parse_counts(text: str) -> tuple[int, ...]:
 
 
 def parse_levels(text: str) -> tuple[float, ...]:
-    """Parse the option `quantiles`: levels separated by commas.
+    """Parse the command-line option for `quantiles`, levels separated by commas.
 
     >>> parse_levels("0.1, 0.9")
     (0.1, 0.9)

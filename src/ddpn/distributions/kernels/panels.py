@@ -168,8 +168,8 @@ def is_smooth(extents, weights, x, n):
 def add_values(family, components, weights, column, extents, offsets, panels, values, totals):
     """Add the probabilities of a family's components, times their mixture weights, to the values of all panels.
 
-    The values of a panel are probabilities at its 16 positions. If the weights of a component do not have a finite sum,
-    all values of its row become NaN.
+    A panel is a run of consecutive counts of a row. Its values are the probabilities at 16 quadrature positions. If the
+    weights of a component do not have a finite sum, all values of its row become NaN.
 
     Parameters
     ----------
@@ -200,7 +200,8 @@ def add_values(family, components, weights, column, extents, offsets, panels, va
 def add_component(p, weight, extent, panels, values, totals, buffer):
     """Add the probabilities of one component, times its mixture weight, to the values of a row's panels.
 
-    The component's unnormalised probabilities are stored in `buffer` first, because their sum is known only at the end.
+    A panel is a run of consecutive counts. Its values are the probabilities at 16 quadrature positions. The component's
+    unnormalised probabilities are stored in `buffer` first, because their sum is known only at the end.
 
     Parameters
     ----------
@@ -211,7 +212,8 @@ def add_component(p, weight, extent, panels, values, totals, buffer):
     extent : array, (N_EXTENT,)
         Its extent, see `compute_component_extents`.
     panels : array, (panels, 3)
-        The panels of the row.
+        The row's panels, which are runs of consecutive counts: first count, number of counts, and slope (the factor by
+        which recalibration has multiplied the probabilities).
     values : array, (panels, 16)
         The probabilities at the 16 positions of each panel, to which those of the component are added.
     totals : array, (3,)
@@ -279,6 +281,9 @@ def summarise_panels(
 ):
     """Compute the statistics of mixtures, one per row, from probabilities at the positions of their panels.
 
+    A panel is a run of consecutive counts. Sums over its counts follow from the probabilities at 16 positions, by
+    Gaussian quadrature.
+
     Parameters
     ----------
     weights, groups, cdf_map, inputs, with_entropy, results
@@ -288,7 +293,7 @@ def summarise_panels(
     offsets : array of int, (rows + 1,)
         The index of the first panel of each row, from `make_row_panels`.
     all_panels : array, (panels, 3)
-        The panels of all rows.
+        The panels of all rows: first count, number of counts, and 1 (nothing is recalibrated yet).
     all_values : array, (panels, 16)
         The probabilities of the mixtures at the 16 positions of each panel, from `add_values`.
     modes : array, (rows, 2)
@@ -329,8 +334,8 @@ def summarise_panels(
 def compute_positions(panels):
     """Compute the 16 quadrature positions of each panel, as counts that may be fractional.
 
-    `panels` (panels, 3) has the first count and the number of counts of each panel. The result has the shape (panels,
-    16).
+    A panel is a run of consecutive counts. `panels` (panels, 3) has the first count and the number of counts of each
+    panel. The result has the shape (panels, 16).
     """
     positions = np.empty((len(panels), N_POSITIONS))
     for s in range(len(panels)):
@@ -350,9 +355,10 @@ def bracket_mode(panels, positions, values, mode):
     Parameters
     ----------
     panels : array, (panels, 3)
-        The panels of the row.
+        The row's panels, which are runs of consecutive counts: first count, number of counts, and slope (the factor by
+        which recalibration has multiplied the probabilities).
     positions, values : array, (panels, 16)
-        Their positions, and the probabilities there.
+        The 16 quadrature positions of each panel, and the probabilities there.
     mode : array, (2,)
         Receives the two counts.
     """
@@ -384,16 +390,18 @@ MAX_HALVES = 64
 def divide_panels(panels, values, cdf_map):
     """Recalibrate the probabilities of a row's panels by a piecewise-linear map of the cdf.
 
-    Panels are divided until the cdf stays between two neighbouring knots of the map over each panel. Then recalibration
-    multiplies the panel's probabilities by the slope of the map. A panel of 16 counts over which the cdf passes a knot
-    is not divided further. It is marked by the slope `KNOT_SLOPE`, and left unchanged for `recalibrate_knots`.
+    A panel is a run of consecutive counts. Panels are divided until the cdf stays between two neighbouring knots of the
+    map over each panel. Then recalibration multiplies the panel's probabilities by the slope of the map. A panel of 16
+    counts over which the cdf passes a knot is not divided further. It is marked by the slope `KNOT_SLOPE`, and left
+    unchanged for `recalibrate_knots`.
 
     Parameters
     ----------
     panels : array, (panels, 3)
-        The panels of the row.
+        The row's panels, which are runs of consecutive counts: first count, number of counts, and slope (the factor by
+        which recalibration has multiplied the probabilities).
     values : array, (panels, 16)
-        The probabilities at their positions.
+        The probabilities at the 16 quadrature positions of each panel.
     cdf_map : array, (2, knots)
         The knots of the map, and its values at the knots.
 
@@ -440,7 +448,7 @@ def divide_panels(panels, values, cdf_map):
 def recalibrate_knots(panels, values, cdf_map):
     """Recalibrate, count by count, the panels that `divide_panels` has marked by the slope `KNOT_SLOPE`.
 
-    These are panels of 16 counts over which the cdf passes a knot of the recalibration map. Their `values`, the
+    These are runs of 16 counts over which the cdf passes a knot of the recalibration map. Their `values`, the
     probabilities of the 16 counts, are changed in place. `cdf_map` (2, knots) has the knots of the map and its values
     at the knots.
     """
@@ -455,9 +463,17 @@ def recalibrate_knots(panels, values, cdf_map):
 def sum_panel_moments(panels, values, moments):
     """Compute the mean and the variance of a row from recalibrated probabilities.
 
-    They replace the mean and variance before recalibration, the first two numbers of `moments`. Deviations are taken
-    from the old mean, for accuracy. `panels` (panels, 3) are the panels of the row, and `values` (panels, 16) the
-    probabilities at their positions.
+    Deviations are taken from the mean before recalibration, for accuracy.
+
+    Parameters
+    ----------
+    panels : array, (panels, 3)
+        The row's panels, which are runs of consecutive counts: first count, number of counts, and slope (the factor by
+        which recalibration has multiplied the probabilities).
+    values : array, (panels, 16)
+        The recalibrated probabilities at the 16 quadrature positions of each panel.
+    moments : array, (6,)
+        The mean and the variance before recalibration, its first two numbers, are replaced by those after it.
     """
     origin, work = moments[0], np.zeros(N_POSITIONS)
     positions = compute_positions(panels)
@@ -479,7 +495,7 @@ def sum_panel_moments(panels, values, moments):
 
 
 def apply_table(matrix, values, results):
-    """Multiply a quadrature table by the 16 values of a panel: write values @ matrix to `results`.
+    """Multiply a quadrature table by the values at 16 positions: write values @ matrix to `results`.
 
     Shape: `matrix` (16, n), `values` (16,), `results` (n,).
     """
@@ -491,7 +507,10 @@ def apply_table(matrix, values, results):
 
 
 def sum_panel(values, n):
-    """Return the sum of a function over the n counts of a panel, given its `values` at the panel's 16 positions."""
+    """Return the sum of a function over n consecutive counts (a panel), given its values at 16 positions.
+
+    The positions are those of Gaussian quadrature for n = 16 * 2^k counts (`gauss`).
+    """
     t, total = find_table(n), 0.0
     for i in range(N_POSITIONS):
         total += WEIGHTS[t, i] * values[i]
@@ -501,13 +520,13 @@ def sum_panel(values, n):
 def sum_squares(values, n, start, sign, work):
     """Return the sum of F(z)^2, or of (1 - F(z))^2, over the n counts z of a panel, with the cdf F.
 
-    More exactly, it is the sum of (start + sign S(z))^2, where S(z) is the sum of the panel's probabilities up to the
-    count z.
+    A panel is a run of n = 16 * 2^k consecutive counts. More exactly, it is the sum of (start + sign S(z))^2, where
+    S(z) is the sum of the panel's probabilities up to the count z.
 
     Parameters
     ----------
     values : array, (16,)
-        The probabilities at the panel's positions.
+        The probabilities at the panel's 16 quadrature positions.
     n : float
         The number of counts of the panel.
     start, sign : float
@@ -531,9 +550,10 @@ def accumulate_panels(panels, values, with_entropy, totals):
     Parameters
     ----------
     panels : array, (panels, 3)
-        The panels of the row.
+        The row's panels, which are runs of consecutive counts: first count, number of counts, and slope (the factor by
+        which recalibration has multiplied the probabilities).
     values : array, (panels, 16)
-        The probabilities at their positions.
+        The probabilities at the 16 quadrature positions of each panel.
     with_entropy : bool
         Compute the entropy. If False, 0 is returned.
     totals : array, (panels, 5)
@@ -587,9 +607,10 @@ def split_at_count(panels, values, totals, level, y, work):
     Parameters
     ----------
     panels : array, (panels, 3)
-        The panels of the row.
+        The row's panels, which are runs of consecutive counts: first count, number of counts, and slope (the factor by
+        which recalibration has multiplied the probabilities).
     values : array, (panels, 16)
-        The probabilities at their positions.
+        The probabilities at the 16 quadrature positions of each panel.
     totals : array, (panels, 5)
         The sums that `accumulate_panels` wrote.
     level : float
@@ -653,7 +674,7 @@ POINTS_PER_POSITION = 4
 
 
 def tabulate_curve(panels, positions, values, totals):
-    """Tabulate the cdf and the pmf of a row at all positions of its panels, and at three points between neighbours.
+    """Tabulate the cdf and the pmf of a row at quadrature positions, and at three points between neighbours.
 
     Between two positions, the cdf is a cubic whose slope at both ends is the pmf (Hermite interpolation). The pmf is
     interpolated linearly.
@@ -661,9 +682,10 @@ def tabulate_curve(panels, positions, values, totals):
     Parameters
     ----------
     panels : array, (panels, 3)
-        The panels of the row.
+        The row's panels, which are runs of consecutive counts: first count, number of counts, and slope (the factor by
+        which recalibration has multiplied the probabilities).
     positions, values : array, (panels, 16)
-        Their positions, and the probabilities there.
+        The 16 quadrature positions of each panel, and the probabilities there.
     totals : array, (panels, 5)
         The sums that `accumulate_panels` wrote.
 
