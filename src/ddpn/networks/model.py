@@ -66,8 +66,8 @@ class Projection(Linear):
 class CountModel(nn.Module):
     """M networks, each with a backbone, a linear projection and a head, computed at once.
 
-    Calling the model returns a distribution of batch shape (B, M). Shape of the inputs: (B, ...), or (B, M, ...) with
-    separate rows for each network.
+    Calling the model with inputs, and optionally with the exposure of each row, (B,), returns a distribution of batch
+    shape (B, M). Shape of the inputs: (B, ...), or (B, M, ...) with separate rows for each network.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class CountModel(nn.Module):
         Parameters
         ----------
         x : Tensor
-            Inputs, (B, ...) or (B, M, ...).
+            Inputs, (B, ...), or (B, M, ...) with separate rows for each network.
         """
         backbone = cast(Backbone, self.backbone)
         features = backbone(x)

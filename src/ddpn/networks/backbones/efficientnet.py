@@ -79,7 +79,10 @@ def _build_efficientnet(pretrained: bool, pooling: str) -> "Features":
 
 
 class Features(nn.Module):
-    """An EfficientNet without its classifier, which returns pooled features. Shape: (B, 3, size, size) -> (B, F)."""
+    """An EfficientNet without its classifier, which returns pooled features. Shape: (B, 3, size, size) -> (B, F).
+
+    Images are uint8. F, the number of features, depends on `pooling`, which is described in `EfficientNet`.
+    """
 
     capturable, input_description = True, IMAGES
 

@@ -11,8 +11,9 @@ from ddpn.networks.backbones.layers import MLP, Frozen, NetworkList
 class NetworkTail(nn.Module):
     """The trainable last layers of M fine-tuned networks: an optional module and a perceptron per network.
 
-    `make_module` builds the module of one network. If it is None, there are only perceptrons. `width` is the number of
-    inputs of each perceptron. `row_axes` is the number of axes of a row: 1 for a vector, 3 for an image.
+    `make_module` builds the module of one network, which maps rows (B, ...) to (B, width). If it is None, there are
+    only perceptrons. `width` is the number of inputs of each perceptron, and `hidden` has the widths of its layers.
+    `row_axes` is the number of axes of a row, without the batch: 1 for a vector, 3 for an image. `n_networks` is M.
 
     Shape: (B, ...), or (B, M, ...) with separate rows for each network -> (B, M, hidden[-1]).
     """
@@ -63,7 +64,10 @@ class FineTuned(nn.Module):
         self.output_dim = tail.output_dim
 
     def reset(self, generators: Sequence[torch.Generator]) -> None:
-        """Draw new weights of the tail, using one random generator per network. The trunk keeps its weights."""
+        """Draw new weights of the `tail`, the trainable layers, using one random generator per network.
+
+        The `trunk`, the frozen layers, keeps its weights.
+        """
         self.tail.reset(generators)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -15,9 +15,10 @@ IMAGES = "a uint8 tensor of RGB images (B, 3, S, S), or (B, M, 3, S, S) with ima
 
 
 class ImageNormalization(nn.Module):
-    """Converts uint8 images to floats, with the mean and standard deviation of ImageNet's channels.
+    """Converts uint8 images to floats, and standardises each channel with its mean and deviation in ImageNet.
 
-    Shape: (..., 3, size, size) -> (..., 3, size, size).
+    Pixels are divided by 255. Then the mean of the channel in ImageNet is subtracted, and the difference is divided by
+    its standard deviation. Shape: (..., 3, size, size) -> (..., 3, size, size).
     """
 
     def __init__(self) -> None:

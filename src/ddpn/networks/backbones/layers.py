@@ -227,9 +227,9 @@ class MLP(nn.Module):
 class Frozen(nn.Module):
     """A wrapper around a network that is not trained: it has no gradients and stays in evaluation mode.
 
-    `row_axes` is the number of axes of a row: 1 for a vector, 3 for an image. An input with one more axis is a batch of
-    rows. An input with two more axes has separate rows for each network of an ensemble, along its second axis. Its
-    output also has this second axis.
+    Shape: (B, ...) -> (B, ...), or (B, M, ...) with separate rows for each of M networks -> (B, M, ...). `network` maps
+    a batch of rows (B, ...) to outputs (B, ...). `row_axes` is the number of axes of a row, without the batch: 1 for a
+    vector, 3 for an image.
     """
 
     def __init__(self, network: nn.Module, row_axes: int) -> None:

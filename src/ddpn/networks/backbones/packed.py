@@ -14,9 +14,11 @@ _FLOAT32_BYTES = 4
 
 
 class InputPacking(nn.Module):
-    """Packs float32 rows into bytes: first the numeric inputs, then one bit for each input that is 0 or 1.
+    """Packs float32 rows into bytes: numeric inputs take four bytes each, and inputs that are 0 or 1 take one bit.
 
-    `pack` packs rows. Calling the module unpacks packed rows. Shape: (..., bytes) -> (..., width).
+    A packed row has the numeric inputs first, then one bit for every input (those of numeric inputs are ignored),
+    padded to a multiple of four bytes. `pack` packs rows. Calling the module unpacks packed rows. Shape: (..., bytes)
+    -> (..., width).
 
     Parameters
     ----------

@@ -22,8 +22,9 @@ class Text(Transformer):
 
     Shape: token ids (B, tokens), or (B, M, tokens) with separate texts for each network -> features (B, M, hidden[-1]).
     Short texts are padded with the configuration's pad_token_id. The `trunk` consists of the frozen blocks, so its
-    output can be computed in advance. Its shape is (B, tokens, width + 1): the hidden states of all tokens, and as the
-    last channel a mask that is 0 for padding. With frozen="all", the output has the pooled features, (B, width).
+    output can be computed in advance. The output of the trunk has shape (B, tokens, width + 1): the hidden states of
+    all tokens, and as the last channel a mask that is 0 for padding. With frozen="all", the output of the trunk is the
+    pooled features, (B, width).
 
     Parameters
     ----------
@@ -62,10 +63,11 @@ class Text(Transformer):
 
 
 class TokenEncoder(Encoder):
-    """An encoder that maps the token ids of texts to features.
+    """An encoder that maps the token ids of texts to features. Shape: (B, tokens) -> (B, width).
 
-    `vocabulary_size` is the number of token ids, and `pad` is the id of the padding token. `max_tokens` is the largest
-    number of tokens of a text, or None if there is no limit.
+    `model` is a transformer of Hugging Face, and `pooling` is described in `Pool`. Attributes: `vocabulary_size` is the
+    number of token ids, and `pad` is the id of the padding token. `max_tokens` is the largest number of tokens of a
+    text, or None if there is no limit.
     """
 
     input_description = "a tensor of token ids (B, L), or (B, M, L) with ids of each network"
@@ -99,22 +101,27 @@ class TokenEncoder(Encoder):
                 break
 
     def make_example(self) -> Tensor:
-        """Make a batch of two short texts, one of them with padding."""
+        """Make a batch of two short texts, one of them with padding: token ids of shape (2, tokens)."""
         ids = torch.full((2, 6), self.pad)
         ids[0], ids[1, :3] = (1 + self.pad) % self.vocabulary_size, (2 + self.pad) % self.vocabulary_size
         return ids
 
     def compute_states(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the hidden state of each token, and a mask that is False for padding.
+        """Compute the hidden state of each token, (B, tokens, width), and a mask (B, tokens) that is False for padding.
 
-        Trailing positions that are padding in all texts are removed first.
+        `x` has token ids, (B, L). Trailing positions that are padding in all texts are removed first, so the number of
+        tokens in the results is at most L.
         """
         ids = self._trim_padding(x)
         keep = ids != self.pad
         return self.model(input_ids=ids.long(), attention_mask=keep.long()).last_hidden_state, keep
 
     def _trim_padding(self, ids: Tensor) -> Tensor:
-        """Validate token ids and remove trailing columns that are padding in all texts; keep at least one column."""
+        """Validate token ids and remove trailing columns that are padding in all texts; keep at least one column.
+
+        Shape: (B, L) -> (B, tokens), with tokens <= L. Raise an `InputError` for ids outside the vocabulary and for
+        texts with more than `max_tokens` tokens.
+        """
         if ids.dtype not in _INTEGERS or 0 in ids.shape:
             raise InputError(f"x must hold at least one integer token id, got {ids.dtype} of shape {tuple(ids.shape)}.")
         columns = torch.arange(1, ids.shape[1] + 1, device=ids.device)

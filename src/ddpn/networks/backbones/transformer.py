@@ -22,7 +22,8 @@ _LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f
 class Pool(nn.Module):
     """Pools the hidden states of all tokens into one feature vector per row. Shape: (B, tokens, width) -> (B, width).
 
-    `pooling` is one of:
+    The module is called with the hidden states and a mask of shape (B, tokens), which is False for padding, or None if
+    there is no padding. `pooling` is one of:
 
     - "mean": the average over all tokens for which the mask is True. If there is no mask, it is the average over all
       tokens but the first, which is the class token;
@@ -53,7 +54,8 @@ class Encoder(nn.Module, ABC):
     """The base class of transformers that map one type of input, such as texts, to features of shape (B, width).
 
     After a call of `keep_first_blocks`, the encoder returns the hidden states of all tokens instead, with shape (B,
-    tokens, width). If `has_mask`, a mask is added as the last channel; it is 0 for padding.
+    tokens, width). If `has_mask`, the shape is (B, tokens, width + 1): the last channel is a mask that is 0 for
+    padding.
 
     `input_description` and `states` describe inputs and hidden states in error messages. `capturable` is True if
     training steps can be captured as a CUDA graph. `has_mask` is True if rows may contain padding.
@@ -114,10 +116,10 @@ class Encoder(nn.Module, ABC):
 
 
 class LastBlocks(nn.Module):
-    """The last part of an encoder: all blocks from index `n`, the final norm and the pooling.
+    """The last part of an encoder: all blocks from index `n` (counted from 0), the final norm and the pooling.
 
-    `make` builds the whole encoder. Shape: hidden states (B, tokens, width) -> features (B, width). If `has_mask`, the
-    last channel of the hidden states is a mask that is 0 for padding.
+    `make` builds the whole encoder. Shape: hidden states (B, tokens, width) -> features (B, width). If the encoder has
+    `has_mask`, the input has shape (B, tokens, width + 1), and its last channel is a mask that is 0 for padding.
     """
 
     capturable = True
@@ -152,8 +154,9 @@ def _build_and_freeze(make: Callable[[], Encoder], n: int) -> Encoder:
 class Transformer(FineTuned):
     """The base class of transformer backbones, whose first blocks can be frozen.
 
-    All networks share the frozen blocks, and each network trains its own copy of the others. With `dropout`, each
+    All networks share the frozen blocks, and each network trains its own copy of the other blocks. With `dropout`, each
     network also has its own copy of the frozen blocks, because their output is random. `make` builds a whole encoder.
+    The other arguments are those of `ddpn.networks.backbones.Text`.
     """
 
     def __init__(
@@ -206,7 +209,10 @@ def find_blocks(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
 
 @torch.no_grad()
 def _encode_example(whole: Encoder, example: Tensor) -> Tensor:
-    """Compute the features of an example batch; raise a `ConfigError` if the model cannot be used as an encoder."""
+    """Compute the features of an example batch, of shape (B, width).
+
+    Raise a `ConfigError` if the model cannot be used as an encoder.
+    """
     try:
         return whole.eval()(example)
     except Exception as error:
@@ -217,7 +223,11 @@ def _encode_example(whole: Encoder, example: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: Tensor) -> None:
-    """Raise a `ConfigError` if the two parts of a split encoder do not compute the `expected` features together."""
+    """Raise a `ConfigError` if the two parts of a split encoder do not compute the `expected` features together.
+
+    `first` has the first blocks and `last` the other ones. `expected` has the features that the whole encoder computes
+    from the batch `example`, of shape (B, width).
+    """
     try:
         got = last.eval()(first.eval()(example))
         worst = f"a difference of {float((expected - got).abs().max()):.2g}"

@@ -19,8 +19,8 @@ class ViT(Transformer):
 
     Shape: uint8 images (B, 3, size, size), or (B, M, 3, size, size) with separate images for each network -> features
     (B, M, hidden[-1]). The images must have the model's size. The `trunk` consists of the frozen blocks, so its output
-    can be computed in advance. It has the hidden states of all tokens, (B, tokens, width). With frozen="all", it has
-    the pooled features, (B, width).
+    can be computed in advance. The output of the trunk is the hidden states of all tokens, (B, tokens, width). With
+    frozen="all", the output of the trunk is the pooled features, (B, width).
 
     Parameters
     ----------
@@ -49,7 +49,11 @@ class ViT(Transformer):
 
 
 class ImageEncoder(Encoder):
-    """An encoder that maps images of `size` x `size` pixels to features."""
+    """An encoder that maps uint8 images to features. Shape: (B, 3, size, size) -> (B, width).
+
+    `model` is a vision transformer of Hugging Face, and `pooling` is described in `Pool`. The attribute `size` is the
+    height and width of the model's images in pixels.
+    """
 
     input_description = IMAGES
     states = "hidden states (B, L, H), or (B, M, L, H) with states of each network, as backbone.trunk(x) gives"
@@ -68,11 +72,14 @@ class ImageEncoder(Encoder):
         self.size, self.normalize = int(sides[0]), ImageNormalization()
 
     def make_example(self) -> Tensor:
-        """Make a batch of one uint8 image with many different pixel values."""
+        """Make a batch of one uint8 image with many different pixel values. Shape: (1, 3, size, size)."""
         return (torch.arange(3 * self.size**2) % 251).view(1, 3, self.size, self.size).to(torch.uint8)
 
     def compute_states(self, x: Tensor) -> tuple[Tensor, None]:
-        """Compute the hidden states of the class token and of all patches. The mask is None: images have no padding."""
+        """Compute the hidden states of the class token and of all patches. The mask is None: images have no padding.
+
+        Shape: (B, 3, size, size) -> (B, tokens, width), where the class token is the first.
+        """
         pixels = self.normalize(x)
         if len(x) == 0:
             raise InputError(f"x must hold at least one image, got shape {tuple(x.shape)}.")

@@ -37,10 +37,14 @@ def bend(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
 
     Parameters
     ----------
-    x : Tensor
+    x : Tensor, any shape
         Raw outputs.
     low, high : float or Tensor
-        The bounds, for all elements or for each.
+        The bounds: one number for all elements, or a tensor that broadcasts with `x`.
+
+    Returns
+    -------
+    Tensor, shape of x
     """
     inside = _clamp(x, low, high)
     return inside + (x - inside).atan()
@@ -54,21 +58,23 @@ def unbend(value: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
     value : Tensor
         The result of `bend`. If `bend` cannot produce it, as for infinity, x is a finite number beyond the bound.
     low, high : float or Tensor
-        The bounds, for all elements or for each.
+        The bounds: one number for all elements, or a tensor that broadcasts with `value`.
     """
     inside = _clamp(value, low, high)
     return inside + (value - inside).clamp(-_MAX_INVERTED_EXCESS, _MAX_INVERTED_EXCESS).tan()
 
 
 def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
-    """Compute the log mean of each row: its raw output, smoothly bounded by `LOG_MU`, plus the log of its exposure.
+    """Compute the log mean of each row: its raw output, smoothly bounded, plus the log of its exposure.
+
+    The bounds of the raw output are `LOG_MU`, -14 and 16 (see `bend`).
 
     Parameters
     ----------
-    raw : Tensor
+    raw : Tensor, any shape
         The raw output for the log mean at an exposure of 1.
     exposure : Tensor or None
-        The exposure of each row; None for 1.
+        The exposure of each row, which broadcasts with `raw`; None for 1.
     """
     log_mu = bend(raw, *LOG_MU)
     return log_mu if exposure is None else log_mu + exposure.to(raw.dtype).log()
@@ -97,11 +103,12 @@ def mean_preserving_log_gamma(log_gamma: Tensor, log_mu: Tensor) -> Tensor:
     proportional to the exposure. The mean is close to mu if gamma mu is large or gamma is close to 1. For small mu, it
     is about mu^gamma instead: with gamma = 0.3, a thousandth of the exposure would have an eighth of the mean.
 
-    There are two smooth limits, for which 1 / result = 1 / quantity + 1 / limit:
+    A quantity q that measures the distance of gamma from 1 is limited smoothly: it is replaced by a smaller one, r,
+    with 1 / r = 1 / q + 1 / limit.
 
-    - 1 / gamma - 1 is limited to mu^2 / (1 + mu) / 1.5. This still allows the variance of a Negative Binomial with
-      alpha = 2/3.
-    - gamma - 1 is limited to mu^2 (1 + mu) / 2.
+    - For gamma below 1, q is 1 / gamma - 1, and the limit is mu^2 / (1 + mu) / 1.5. This still allows the variance of a
+      Negative Binomial with alpha = 2/3.
+    - For gamma above 1, q is gamma - 1, and the limit is mu^2 (1 + mu) / 2.
     """
     g, mu = log_gamma.double(), log_mu.double().exp()
     over, under = torch.expm1(torch.where(g < 0.0, -g, 0.0)), torch.expm1(torch.where(g < 0.0, 0.0, g))

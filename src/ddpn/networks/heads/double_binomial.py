@@ -75,9 +75,10 @@ class DoubleBinomialHead(Head):
         return super().sample_loss(raw, sample.replace(upper=None))
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Return the raw outputs of an intercept-only fit by maximum likelihood, with gamma >= 2 / total.
+        """Return the raw outputs of an intercept-only fit by maximum likelihood (see `Head.start`).
 
-        The optimiser starts from the Binomial with the mean of the counts.
+        gamma is at least 2 divided by the mean total, because p would get no gradient with a smaller gamma. The
+        optimiser starts from the Binomial with the mean of the counts.
         """
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         total = self._total(rows.exposure, rows.y).expand_as(rows.y)

@@ -111,9 +111,12 @@ class DoublePoissonHead(Head):
         return DoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute the loss of each row: -log p(y) or Eq. 2 of the paper, times gamma^-beta.
+        """Compute the loss of each row, a base loss times gamma^-beta (see `Head.loss` for the arguments).
 
-        It is evaluated in float64, because terms of Eq. 2 nearly cancel for large counts.
+        The base loss is -log p(y) with `objective="exact"`, and Eq. 2 of the paper, which omits the normalising
+        constant of p, with `objective="paper"`. gamma is the predicted inverse dispersion of the row, and no gradient
+        flows through the factor gamma^-beta. The loss is evaluated in float64, because terms of Eq. 2 nearly cancel for
+        large counts.
         """
         if self.loss_is_likelihood:
             return super().loss(raw, y, exposure)
@@ -125,9 +128,9 @@ class DoublePoissonHead(Head):
         return (value * (-self.beta * log_gamma.detach()).exp()).to(promote_precision(raw).dtype)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Return the raw outputs of an intercept-only fit.
+        """Return the raw outputs of an intercept-only fit with the loss `objective` (see `Head.start`).
 
-        Beta is ignored: all rows have the same gamma, so the factor gamma^-beta would not change their relative
+        `beta` is ignored: all rows have the same gamma, so the factor gamma^-beta would not change their relative
         weights.
         """
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
@@ -145,7 +148,10 @@ class DoublePoissonHead(Head):
         return minimise_loss(rows.make_mean_loss(DoublePoissonHead(location=self.location)), guess, bounds)
 
     def _apply_links(self, raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Compute the log of mu (or of the mean), including the exposure, and log gamma. Both are smoothly bounded."""
+        """Compute the log of mu (or of the mean), including the exposure, and log gamma. Both are smoothly bounded.
+
+        Shape: `raw` (..., 2) -> two tensors (...).
+        """
         first, second = raw.unbind(-1)
         log_location = log_mean(first, exposure)
         highest = (

@@ -43,7 +43,10 @@ class GaussianHead(Head):
         self.beta = beta
 
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Convert raw outputs to the mean and the log variance of a row with an exposure of 1."""
+        """Convert raw outputs to the mean and the log variance of a row with an exposure of 1.
+
+        Shape: (..., 2) -> two tensors (...).
+        """
         raw = promote_precision(raw)
         return raw[..., 0], bend(raw[..., 1], *LOG_VARIANCE)
 
@@ -64,7 +67,7 @@ class GaussianHead(Head):
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Return the raw outputs of an intercept-only fit: the weighted mean and the log variance of y / exposure.
 
-        The variance is at least e^-14.
+        The variance is at least e^-14. See `Head.start` for the arguments.
         """
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         rate = rows.y / rows.scale
@@ -127,7 +130,7 @@ class NaturalGaussianHead(GaussianHead):
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
         """Convert raw outputs to the mean and the log variance of a row with an exposure of 1.
 
-        The mean is eta1 / precision, and the log variance is -log precision.
+        The mean is eta1 / precision, and the log variance is -log precision. Shape: (..., 2) -> two tensors (...).
         """
         raw = promote_precision(raw)
         log_variance = bend(-raw[..., 1], *LOG_VARIANCE)

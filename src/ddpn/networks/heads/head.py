@@ -70,11 +70,14 @@ class WeightedCounts:
         self.scale = torch.ones_like(self.y) if self.exposure is None else self.exposure
 
     def mean(self, values: Tensor) -> Tensor:
-        """Compute the weighted mean of `values`, one per row."""
+        """Compute the weighted mean of `values`, which has one value per merged row. Shape: (merged rows,) -> ()."""
         return (self.weight * values).sum() / self.weight.sum()
 
     def make_mean_loss(self, head: "Head") -> Callable[[Tensor], Tensor]:
-        """Return a function that maps raw outputs (n_raw,), shared by all rows, to the mean loss of a head."""
+        """Return a function that maps raw outputs (n_raw,), shared by all rows, to the weighted mean loss of a head.
+
+        The mean loss is a scalar tensor.
+        """
         return lambda raw: self.mean(head.sample_loss(raw, self.sample))
 
 
@@ -146,7 +149,12 @@ class Head(ABC):
         raw : Tensor, shape (..., n_raw)
             Raw outputs of a network.
         exposure : Tensor, optional
-            The exposure of each row, such as days observed, which multiplies the location.
+            The exposure of each row, such as days observed, which multiplies the location. It broadcasts with
+            raw.shape[:-1]. Default: 1.
+
+        Returns
+        -------
+        Distribution, batch shape raw.shape[:-1]
         """
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
@@ -157,7 +165,12 @@ class Head(ABC):
         raw, exposure
             As for `forward`.
         y : Tensor
-            Observed counts.
+            Observed counts, which broadcast with raw.shape[:-1].
+
+        Returns
+        -------
+        Tensor, shape raw.shape[:-1]
+            In the dtype of `raw`, but at least float32.
         """
         if type(self).loss is Head.loss:
             self._check_objective()
@@ -181,8 +194,9 @@ class Head(ABC):
     def sample_loss(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
         """Compute the loss of each row, taking bounds and censoring into account.
 
-        If there are none, it is `loss`. Otherwise it is the negative log-likelihood of the recorded count, computed in
-        float64.
+        Without bounds and censoring, it is `loss`. Otherwise it is the negative log-likelihood of the recorded count,
+        computed in float64. Shape: `raw` (..., n_raw) -> (...). The fields of `sample` broadcast with raw.shape[:-1];
+        its inputs and weights are ignored.
         """
         if sample.is_unrestricted:
             return self.loss(raw, sample.y, sample.exposure)
@@ -192,7 +206,11 @@ class Head(ABC):
     @torch.inference_mode(False)
     @torch.enable_grad()
     def gradient(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
-        """Compute the derivative of each row's loss with respect to its raw outputs. Shape: (rows, n_raw), float64."""
+        """Compute the derivative of each row's loss with respect to its raw outputs.
+
+        The loss is `sample_loss`, without the weight of the row. `raw` and the result have shape (rows, n_raw), and the
+        fields of `sample` have shape (rows,). The result is float64.
+        """
         x = raw.detach().double().clone().requires_grad_()
         return torch.autograd.grad(self.sample_loss(x, sample).sum(), x)[0]
 
@@ -201,9 +219,10 @@ class Head(ABC):
     def curvature(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
         """Compute a positive curvature of each row's loss with respect to each raw output, to limit optimisation steps.
 
-        It is the expected second derivative (Fisher information) if the distribution provides it, else the absolute
-        second derivative. Bounds and censoring are ignored: as they only lower the curvature, the steps remain short
-        enough. Shape: (rows, n_raw), float64.
+        It is the expected second derivative (Fisher information) if the loss is the negative log-likelihood and the
+        distribution provides the information, else the absolute second derivative. Bounds and censoring are ignored: as
+        they only lower the curvature, the steps remain short enough. `raw` and the result have shape (rows, n_raw), and
+        the fields of `sample` have shape (rows,). The result is float64.
         """
         x = raw.detach().double().clone().requires_grad_()
         dist, curvatures = self.forward(x, sample.exposure) if self.loss_is_likelihood else None, torch.zeros_like(x)
@@ -256,10 +275,12 @@ class Head(ABC):
     def sample_start(self, sample: CountRows[object, Tensor]) -> Tensor:
         """Return the raw outputs of an intercept-only fit to counts that may be bounded or censored.
 
-        With bounds or censoring, the likelihood of the recorded counts is maximised from up to three points: the result
-        of `start`, the same with 0 for all raw outputs but the first, and the result of `start` after censored counts
-        are doubled. Several points are needed because recorded counts at a limit vary little: a dispersion fitted to
-        them can lie on a plateau of the likelihood.
+        The result has shape (n_raw,) and is float64. The fields of `sample` have shape (rows,); its inputs are ignored.
+
+        Without bounds and censoring, the result is that of `start`. With bounds or censoring, the likelihood of the
+        recorded counts is maximised from up to three points: the result of `start`, the same with 0 for all raw outputs
+        but the first, and the result of `start` after censored counts are doubled. Several points are needed because
+        recorded counts at a limit vary little: a dispersion fitted to them can lie on a plateau of the likelihood.
         """
         guess = self.start(sample.y, sample.weight, sample.exposure)
         if sample.is_unrestricted:
@@ -357,9 +378,10 @@ def check_beta(beta: float) -> None:
 def minimise_loss(
     loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]] | None = None
 ) -> Tensor:
-    """Find the raw outputs (n_raw,) that minimise a loss, by L-BFGS from `guess`.
+    """Find the raw outputs (n_raw,) that minimise a loss, by L-BFGS from `guess`, of shape (n_raw,).
 
-    `bounds` has a pair (low, high) per raw output. Default: a wide range around `guess`.
+    `loss` maps raw outputs (n_raw,) to a scalar tensor. `bounds` has a pair (low, high) per raw output. Default: at
+    least 20 below and above `guess`.
     """
     bounds = bounds or [(x - _SEARCH_REACH - abs(x), x + _SEARCH_REACH + abs(x)) for x in guess.tolist()]
 

@@ -46,7 +46,10 @@ class PoissonHead(Head):
         return Poisson(log_mean(promote_precision(raw)[..., 0], exposure).exp(), validate_args=False)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Return the maximum likelihood estimate, log(weighted sum of counts / weighted sum of exposures)."""
+        """Return the maximum likelihood estimate, log(weighted sum of counts / weighted sum of exposures).
+
+        Shape: (1,), as there is one raw output. See `Head.start` for the arguments.
+        """
         rows = WeightedCounts(CountRows(None, y, weight, exposure))
         return unbend((rows.mean(rows.y) / rows.mean(rows.scale)).log(), *LOG_MU).reshape(1)
 
@@ -72,9 +75,10 @@ class RateHead(Head):
         return self.distribution(log_mu.exp(), self.log_dispersion(second, log_mu).exp(), validate_args=False)
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """Compute the log dispersion of each row: its second raw output, smoothly bounded.
+        """Compute the log dispersion of each row: its second raw output `raw`, smoothly bounded.
 
-        `log_mu` is the log mean of each row. The bounds of some likelihoods depend on it.
+        `log_mu` is the log mean of each row. The bounds of some likelihoods depend on it. `raw`, `log_mu` and the
+        result have the same shape.
         """
         return bend(raw, *self.log_range)
 
@@ -129,8 +133,9 @@ class ConwayMaxwellPoissonHead(RateHead):
     distribution = ConwayMaxwellPoisson
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """Compute log nu of each row: its second raw output, smoothly bounded.
+        """Compute log nu of each row: its second raw output `raw`, smoothly bounded.
 
-        The upper bound depends on the log mean, `log_mu`.
+        The upper bound depends on the log mean of the row, `log_mu`. `raw`, `log_mu` and the result have the same
+        shape.
         """
         return bend(raw, LOG_NU[0], log_mu.clamp(0.0, LOG_NU[1] - _LOG_MAX_NU_RATIO) + _LOG_MAX_NU_RATIO)

@@ -51,7 +51,7 @@ class ZeroHead(Head):
         return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
 
     def _make_guesses(self, rows: WeightedCounts) -> list[Tensor]:
-        """Return guesses of the raw outputs, from which `start` chooses the best.
+        """Return guesses of the raw outputs, each of shape (n_raw,), from which `start` chooses the best.
 
         A guess combines a fit of the base likelihood (to all counts, or to the positive counts only) with a value of pi
         (the share of zeros, or 0.02).

@@ -64,7 +64,8 @@ class PerNetworkRows:
 def gather_rows(sample: TensorRows, index: Tensor) -> TensorRows:
     """Select rows by position, separately for each network.
 
-    Shape: `index` (M, B) -> fields (B, M, ...).
+    `index` has shape (M, B): for each network, the positions of its rows in `sample`. The fields of the result have
+    shape (B, M, ...).
     """
     flat = index.reshape(-1)
     return sample.map(lambda t: t.index_select(0, flat).view(*index.shape, *t.shape[1:]).transpose(0, 1))
@@ -98,7 +99,8 @@ class MemoryBatches:
     accumulate : int
         The number of parts into which each batch is split to save memory. Their gradients are added up.
     augment : callable, optional
-        Randomly changes the inputs before every epoch. It is called with a part of the `original_inputs` at a time.
+        Randomly changes the inputs before every epoch. It is called with a part of the `original_inputs` at a time, a
+        tensor (rows, ...), and returns inputs of the same shape and dtype.
     original_inputs : Tensor, optional
         The inputs to which `augment` is applied, on any device. Default: those of `sample`.
     """
@@ -145,8 +147,9 @@ class MemoryBatches:
                     target.copy_(changed)
 
     def draw_positions(self, generators: Sequence[torch.Generator]) -> list[Tensor]:
-        """Draw the row positions of every batch of an epoch, for this process; return a list of tensors (M, B).
+        """Draw the row positions of every batch of an epoch; return a list of tensors (M, B), one per batch.
 
+        If several processes share the training, B counts only the rows of a batch that this process computes.
         `generators` holds one random generator per network. If all rows of a network fit into one batch, their order is
         not changed.
         """
@@ -159,14 +162,18 @@ class MemoryBatches:
         return [index[:, self.shard.rank :: self.shard.world_size] for index in batches]
 
     def epoch(self, generators: Sequence[torch.Generator]) -> Iterator[TensorRows]:
-        """Yield all batches of one epoch."""
+        """Yield all batches of one epoch, whose fields have shape (B, M, ...).
+
+        `generators` holds one random generator per network, which draws the order of its rows.
+        """
         for index in self.draw_positions(generators):
             yield gather_rows(self.sample, index)
 
     def in_order(self) -> Iterator[TensorRows]:
-        """Yield batches that contain every row, in the same order for all networks.
+        """Yield batches that together contain every row, in a fixed order.
 
-        If a network has fewer rows than another one, some of its rows are repeated.
+        If all networks have the same rows, inputs have shape (B, ...) and other fields (B, 1). Otherwise, all fields
+        have shape (B, M, ...), and some rows of networks with fewer rows than others are repeated.
         """
         X = self.sample.X
         # For texts, images and point clouds, batches are limited by the memory that training needs.
@@ -195,11 +202,14 @@ class RowStream(Protocol):
         ...
 
     def chunks(self, rows: int, seed: int) -> Iterator["pl.DataFrame"]:
-        """Yield data frames of exactly `rows` rows in random order, in an endless sequence of passes over the table."""
+        """Yield data frames of exactly `rows` rows in random order, in an endless sequence of passes over the table.
+
+        `seed` determines the order.
+        """
         ...
 
     def sample(self, chunk: "pl.DataFrame") -> CountRows:
-        """Convert a data frame that `chunks` yielded to rows with inputs and counts."""
+        """Convert a data frame that `chunks` yielded, or some of its rows, to rows with inputs and counts."""
         ...
 
 
@@ -212,7 +222,7 @@ class StreamedRows:
     source : RowStream
         The table.
     encode : callable
-        Converts a chunk to `CountRows` of tensors.
+        Converts a chunk, a data frame that `source.chunks` yields, to `CountRows` of tensors.
     rows : int
         The number of rows per chunk, a multiple of the batch size.
     chunks : int
@@ -257,7 +267,8 @@ Source = TensorRows | PerNetworkRows | StreamedRows
 class StreamBatches:
     """Batches of training rows from a stream of chunks. Each network gets the rows of a chunk in its own random order.
 
-    `load` validates an encoded chunk and moves it to the device. `options` are further arguments of `MemoryBatches`.
+    `batch_size` is the number of rows per step, and `seed` determines the order of the stream. `load` validates an
+    encoded chunk and moves it to the device. `options` are further arguments of `MemoryBatches`.
     """
 
     has_separate_rows = False
@@ -285,13 +296,16 @@ class StreamBatches:
         self._next = epoch + 1
 
     def epoch(self, generators: Sequence[torch.Generator]) -> Iterator[TensorRows]:
-        """Yield all batches of one epoch."""
+        """Yield all batches of one epoch, whose fields have shape (B, M, ...); see `MemoryBatches.epoch`."""
         for _ in range(self.source.chunks):
             self._current = MemoryBatches(self._load(self.source.encode(next(self._chunks))), **self._options)
             yield from self._current.epoch(generators)
 
     def in_order(self) -> Iterator[TensorRows]:
-        """Yield the rows of the current chunk in a fixed order, to find rows with non-finite losses."""
+        """Yield the rows of the current chunk in a fixed order, to find rows with non-finite losses.
+
+        Inputs have shape (B, ...), and other fields have shape (B, 1).
+        """
         assert self._current is not None
         return self._current.in_order()
 

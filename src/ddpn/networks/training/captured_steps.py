@@ -23,8 +23,8 @@ def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> b
     """Return True if training steps can be captured as a CUDA graph.
 
     This needs a single GPU and the same kernels in every step. Networks in a `NetworkList` must declare that their
-    steps can be captured, by an attribute `capturable = True`. Losses of bounded or censored counts cannot be captured,
-    because they transfer values to the CPU.
+    steps can be captured, by an attribute `capturable = True`. Models with `Frozen` layers are not captured. Losses of
+    bounded or censored counts cannot be captured, because they transfer values to the CPU.
     """
     if runtime.shard.world_size > 1 or runtime.device.type != "cuda" or not batches.sample.is_unrestricted:
         return False
@@ -36,8 +36,8 @@ def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> b
 class CapturedSteps:
     """A training step that is captured once as a CUDA graph and then replayed for every batch.
 
-    `step` takes a batch, updates all networks, and returns the loss of each network. All rows must be in the memory of
-    the GPU.
+    `step` takes a batch, updates all networks, and returns the loss of each network, of shape (networks,). It updates
+    the weights in `state`, the state of the training run. All rows of `batches` must be in the memory of the GPU.
     """
 
     def __init__(self, step: Callable[[TensorRows], Tensor], state: State, batches: MemoryBatches) -> None:
@@ -103,7 +103,8 @@ class CapturedSteps:
     def epoch(self) -> tuple[Tensor, Tensor]:
         """Run an epoch: replay the captured step for every batch.
 
-        Return the total loss of each network, and a mask of the networks whose losses were all finite.
+        Return the total loss of each network (the sum over all steps of the mean loss of the batch), and a mask of the
+        networks whose losses and gradients were finite in all steps. Both have shape (networks,).
         """
         assert self._graph is not None
         self._step.fill_(self._state.step)

@@ -14,9 +14,11 @@ class History:
     Attributes
     ----------
     epochs : list of dict
-        One record per epoch: the loss and score of each network, the learning rate and the time in seconds.
+        One record per epoch: the training loss and the validation score of each network (if there are validation rows),
+        the learning rate and the time in seconds.
     best_epoch, best_score : list
-        The best epoch of each network, counted from 1, and its score.
+        The best epoch of each network, counted from 1, and its score, which is the lowest. Without validation rows, the
+        best epoch is the last one, and the score is infinite.
     rollbacks : list of str
         One sentence per rollback. In a rollback, a network returns to the start of an epoch after a non-finite loss.
     stopped : str

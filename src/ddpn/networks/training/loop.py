@@ -323,7 +323,10 @@ class Training:
         return max(self.state.step, round(used_share * self.steps))
 
     def train_step(self, batch: TensorRows) -> Tensor:
-        """Update all networks with one batch; return the mean loss of each network."""
+        """Update all networks with one batch; return the mean loss of each network, of shape (M,).
+
+        The fields of `batch` have shape (B, M, ...).
+        """
         loss, flat, size = None, self.state.flat, -(-len(batch) // self.config.accumulate)
         with limit_torch_threads(self.model.estimate_multiply_adds(batch.X[:size, 0])):
             for part in iter_chunks(batch, size):
@@ -338,7 +341,7 @@ class Training:
         return loss
 
     def _losses(self, part: TensorRows) -> Tensor:
-        """Compute the weighted training objective for each row and network. Shape: (B, M)."""
+        """Compute the training objective times the sample weight for each row and network. Shape: (B, M)."""
         with self.runtime.autocast(self.config.precision):
             raw = self.model.raw(part.X)
         losses = self.model.head.sample_loss(raw, part)

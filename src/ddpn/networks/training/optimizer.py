@@ -20,9 +20,9 @@ _FUSED_TENSORS = 36
 class Optimizer:
     """AdamW with decoupled weight decay and an exponential average of the weights, for all networks as one tensor.
 
-    Biases do not decay. `healthy` is a mask of the networks whose loss and gradient were finite in the last step. The
-    gradients of the other networks are replaced by zeros. On a CPU, the weights of these networks stay unchanged,
-    because they are rolled back at once.
+    Biases do not decay. `healthy` is a mask, of shape (networks,), of the networks whose loss and gradient were finite
+    in the last step. Gradients of networks that are not healthy are replaced by zeros. On a CPU, the weights of these
+    networks stay unchanged, because they are rolled back at once.
     """
 
     def __init__(self, flat: FlatWeights, config: TrainingConfig) -> None:
@@ -51,7 +51,7 @@ class Optimizer:
     def apply(self, loss: Tensor) -> None:
         """Take one step with the gradients in `flat.grad`, for networks with a finite loss and gradient.
 
-        `loss` holds the loss of each network.
+        `loss` holds the loss of each network, of shape (networks,).
         """
         norms = self.flat.norms()
         self.healthy = (norms + loss).abs() < torch.inf

@@ -46,8 +46,8 @@ class State:
 
     `epoch_start` is a copy of the state at the start of the current epoch. Checkpoints contain this copy. A network
     whose loss is not finite returns to it, and so does an interrupted training run. If `has_validation`, each network
-    keeps the weights of the epoch with its best score, otherwise those of the last epoch. If `shares_epoch`, all
-    networks keep the weights of the same epoch, the one with the lowest mean score.
+    keeps the weights of the epoch with its best (lowest) validation score, otherwise those of the last epoch. If
+    `shares_epoch`, all networks keep the weights of the same epoch, the one with the lowest mean score of all networks.
     """
 
     def __init__(
@@ -79,7 +79,8 @@ class State:
     def has_stopped(self, network: int) -> bool:
         """Return True if a network's validation score has not improved for `patience` epochs.
 
-        Later epochs of this network are then ignored.
+        Later epochs of this network are then ignored. The result is False if `patience` is None or if there are no
+        validation rows.
         """
         patience = self.config.patience
         if patience is None or not self.has_validation:
@@ -104,7 +105,8 @@ class State:
     def complete_epoch(self, losses: list[float], scores: list[float] | None, **record: object) -> None:
         """Add the epoch to the history, store the weights of networks with a new best score, and start the next epoch.
 
-        `losses` and `scores` have one value per network. `record` holds further values for the history.
+        `losses` and `scores` have one value per network: the mean training loss and the validation score. `scores` is
+        None without validation rows. `record` holds further values for the history, such as the learning rate.
         """
         if scores is not None:
             self._select(scores)
@@ -166,10 +168,10 @@ class State:
     def roll_back(self, healthy: Tensor, find_failing_rows: Callable[[int], Sequence[int]], warns: bool = True) -> None:
         """Return networks with a non-finite loss or gradient to their state at the start of the epoch.
 
-        `healthy` is a mask of the networks that are not rolled back. `find_failing_rows` takes the index of a network
-        and returns the rows with a non-finite loss. If `warns`, a warning names these rows. After too many rollbacks of
-        a network, a `TrainingError` that names them is raised. Networks that have stopped improving are rolled back
-        without a warning or an error.
+        `healthy` is a mask of the networks that are not rolled back, of shape (networks,). `find_failing_rows` takes
+        the index of a network and returns the positions of rows with a non-finite loss. If `warns`, a warning names
+        these rows. At the fourth rollback of a network, a `TrainingError` is raised, which names the rows as well.
+        Networks that have stopped improving (`has_stopped`) are rolled back without a warning or an error.
         """
         for network in (~healthy).nonzero().flatten().tolist():
             rows = [] if self.has_stopped(network) else find_failing_rows(network)

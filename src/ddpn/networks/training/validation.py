@@ -21,7 +21,8 @@ def compute_mean_scores(
 ) -> list[float]:
     """Compute the mean score of each network on validation rows: NLL, CRPS or the training objective.
 
-    `config.score` selects the score. NaN is returned as infinity.
+    `config.score` selects the score, and lower is better. Rows are weighted by their sample weights. Return one number
+    per network; NaN is returned as infinity.
     """
     model.eval()
     sums = torch.zeros(2, model.n_networks, dtype=torch.float64, device=runtime.device)
@@ -41,7 +42,10 @@ def compute_mean_scores(
 
 
 def _score_rows(head: Head, raw: Tensor, rows: TensorRows, score: str) -> Tensor:
-    """Compute the score of each row and network. Shape: `raw` (B, M, n_raw) -> (B, M)."""
+    """Compute the score of each row and network. Shape: `raw` (B, M, n_raw) -> (B, M).
+
+    `score` is "nll", "crps" or "loss", as in `TrainingConfig`.
+    """
     if score == "loss":
         return head.sample_loss(raw, rows)
     dist = apply_record_limits(head(raw, rows.exposure), rows)

@@ -32,7 +32,7 @@ class _Weight(NamedTuple):
     def to_matrix(self, tensors: list[Tensor]) -> Tensor:
         """Convert `tensors`, such as values or gradients of the parameter, to a matrix with one row per network.
 
-        The argument has the same shapes as the field `tensors`.
+        The list has the same length and shapes as the field `tensors`. The matrix has shape (M, values per network).
         """
         if len(tensors) == 1:
             return tensors[0].reshape(self.n_networks, -1)
@@ -76,7 +76,7 @@ class FlatWeights:
             self.grad += torch.cat(parts, dim=1)
 
     def norms(self) -> Tensor:
-        """Compute the gradient norm of each network."""
+        """Compute the Euclidean norm of each network's gradient. Shape: (M,)."""
         return torch.linalg.vector_norm(self.grad, dim=1)
 
 
