@@ -210,9 +210,12 @@ def report(
 def _open_model_and_table(
     model: Path, data: str, columns: dict[str, str | None], layout: Layout
 ) -> "tuple[ModelFolder, Table]":
-    """Load a model and open a table. Loading imports torch, which is slow.
+    """Load a model folder and open the table `data`, whose position in its file is `layout`.
 
-    The first rows of the table are checked before, so that errors in them are reported at once.
+    `columns` has column names by role that replace those of the fit, as in `ddpn.workflow.model_folder.SavedModel`.
+
+    Loading imports torch, which is slow. So the first rows of the table are checked first, and errors in them are
+    reported at once.
     """
     from ddpn.tables.table import Table
     from ddpn.workflow.model_folder import SavedModel
@@ -275,7 +278,10 @@ def export(
 
 
 def _describe_interface(about: JsonObject) -> list[tuple[str, str]]:
-    """Return the members, inputs and outputs of an ONNX file as pairs of a name and a value."""
+    """Return the members, inputs and outputs of an ONNX file as pairs of a name and a value.
+
+    `about` is the description of the file that `ddpn.export.describe_onnx` returns.
+    """
     members = [(f"Member {name}", describe_member(member)) for name, member in about["members"].items()]
     inputs = [(f"Input {column['name']}", f"{column['type']}, {column['meaning']}") for column in about["inputs"]]
     outputs = ", ".join(about["outputs"].values())

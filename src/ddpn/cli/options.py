@@ -21,6 +21,8 @@ _FILES = (
 def option(metavar: str | None, help_text: str, *names: str, panel: str | None = None) -> Any:
     """Define an option of a command.
 
+    The result is the metadata of the parameter's type: `Annotated[type, option(...)]`.
+
     `metavar` stands for the option's value on the help page; None means that the option is a flag without a value.
     `names` are the names of the option, such as "--out" and "-o"; by default, it is named after the function's
     argument. `panel` is the section of the help page.
@@ -115,7 +117,8 @@ GpusPerJob = Annotated[
 def connect_cluster(address: str | None, gpus: float | None = None) -> "RayCluster | None":
     """Connect to the Ray cluster at `address`; return None if `address` is None.
 
-    `gpus` is the number of GPUs per job.
+    `gpus` is the number of GPUs per job, which may be a fraction; None means no GPUs. Raise a `ConfigError` if `gpus`
+    is given without `address`, or if there is no such cluster.
     """
     from ddpn.runtime.errors import ConfigError
 

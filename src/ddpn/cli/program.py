@@ -120,8 +120,10 @@ def command(
 
     Three parameters of the function are not options themselves:
 
-    - `settings` is a dict with the values of all options in `plan_options` that the command has.
-    - `columns` is a dict with the values of the column options that the type of the parameter lists.
+    - `settings` stands for all options of `ddpn.cli.plan_options` that the command has. The function receives a dict of
+      their values.
+    - `columns` stands for options that name columns, such as --target. The type of the parameter, such as
+      `ddpn.cli.options.Columns`, lists them. The function receives a dict of their values.
     - `started` is the time at which the program started, on the scale of `time.monotonic`.
     """
 
@@ -165,9 +167,11 @@ def command(
 
 
 def _expand_group(command: str, group: inspect.Parameter) -> dict[str, inspect.Parameter]:
-    """Return the options that replace the parameter `settings` or `columns` of a command's function.
+    """Return the options that replace one parameter of a command's function.
 
-    The result maps names to function parameters, one per option.
+    `command` is the name of the command. `group` is the parameter that stands for several options, `settings` or
+    `columns` (see the function `command`). The result maps the keys of the dict that the function receives to function
+    parameters, one per option.
     """
     if group.name == "columns":
         names = get_args(group.annotation)[1]
@@ -194,9 +198,10 @@ def _get_option_type(name: str) -> Any:
 
 
 def _read_value(name: str, value: object) -> object:
-    """Convert the value that Typer parsed for an option to a value for `FitConfig`.
+    """Convert the value that Typer parsed for the option `name`, a field of `FitConfig`, to a value of this field.
 
-    Return None if the option was not typed.
+    Values of an option that was typed several times are joined by commas, unless they are names of columns. Return None
+    if the option was not typed.
     """
     if not isinstance(value, list):
         return value

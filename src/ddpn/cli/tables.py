@@ -62,7 +62,10 @@ def build_column_table(roles: "Roles") -> "Table":
 
 
 def build_leaderboard(scores: JsonObject) -> "Table":
-    """Build the leaderboard, best first, with the mixture in bold."""
+    """Build the table of a leaderboard, sorted by CRPS with the best model first, and with the mixture in bold.
+
+    `scores` is the leaderboard as `ddpn.analysis.leaderboard.Leaderboard.to_dict` returns it.
+    """
     table = tabulate_scores(scores["entries"], scores["coverage"])
     rows = [
         ([as_text(cell) for cell in row], entry["weight"] is None)
@@ -76,7 +79,8 @@ def show_scores(scores: JsonObject, model: Path, task: JsonObject) -> None:
     """Print the leaderboard and a verdict on the mixture.
 
     If the verdict prefers one of the models in the mixture (a member), also print how to use this model alone. `scores`
-    are the scores to print, `model` is the model folder, and `task` is the saved information about the fit.
+    is the leaderboard (see `build_leaderboard`), `model` is the model folder, and `task` is the saved information about
+    the fit.
     """
     print_table(build_leaderboard(scores))
     typer.echo(render_fit_options(" ".join(scores["verdict"]["sentences"])))
@@ -102,7 +106,10 @@ def build_fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
 
 
 def describe_model(model: JsonObject) -> list[tuple[str, str]]:
-    """Return information about a saved model and its fit, as pairs of a name and a value."""
+    """Return information about a saved model and its fit, as pairs of a name and a value.
+
+    `model` is the result of `ddpn.workflow.model_folder.describe`.
+    """
     task, roles = model["task"], model["task"]["roles"]
     needed_columns = [column["name"] for column in roles["columns"] if not column["left_out"]]
     weighted = {name: member for name, member in model["members"].items() if member["weight"]}
@@ -167,7 +174,8 @@ def describe_skipped_steps(skipped: Sequence[str]) -> str:
 def _describe_count_range(counts: JsonObject | None, roles: JsonObject) -> list[tuple[str, str]]:
     """Return the range of possible counts and their censoring, as pairs of a name and a value.
 
-    The list is empty if counts are unlimited and not censored.
+    `counts` has the arguments of `CountRange` as a dict; None means the defaults. `roles` are the columns by role. The
+    list is empty if counts are unlimited and not censored.
     """
     count_range = CountRange(**(counts or {}))
     facts = []
@@ -187,7 +195,10 @@ def _describe_count_range(counts: JsonObject | None, roles: JsonObject) -> list[
 
 
 def describe_member(member: JsonObject) -> str:
-    """Describe a member, a model in the mixture, in one line: its weight, and facts about its fit."""
+    """Describe a member, a model in the mixture, in one line: its weight, and facts about its fit.
+
+    `member` is an entry of "members" in the result of `ddpn.workflow.model_folder.describe`.
+    """
     words = [f"{member['weight']:.0%} of the mixture"]
     for name, value in member["facts"].items():
         if isinstance(value, Mapping):

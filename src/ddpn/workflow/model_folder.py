@@ -159,6 +159,8 @@ class SavedModel:
 
         The keys include:
 
+        - `members`: a dict by name of the models in the mixture and those compared with it, with weights and facts
+        - `task`: the saved information about the fit
         - `ood`: True if the model can flag out-of-distribution rows
         - `counts`: the range of possible counts
         - `recalibration`: how the predicted distributions were recalibrated, or None
