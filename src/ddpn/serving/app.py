@@ -39,8 +39,10 @@ class Service:
     """The state of a running server: its models by name, its queue of requests, and its metrics.
 
     It is an ASGI app that forwards requests to `api`, the FastAPI app with the routes. When a model folder gets a new
-    version, the service loads the model and builds `api` again, while it keeps answering requests. `columns` are column
-    names by role, as in `create_app`.
+    version, the service loads the model and builds `api` again, while it keeps answering requests.
+
+    The arguments are those of `create_app`, except that `needs_token` says whether requests need a bearer token; the
+    token itself is checked by `Middleware`.
     """
 
     def __init__(
@@ -92,7 +94,11 @@ class Service:
                     await self._reload_model(model, version)
 
     async def _reload_model(self, model: ServedModel, version: FolderVersion | None) -> None:
-        """Replace a model by the new version of its folder. If the new version cannot be loaded, keep the old one."""
+        """Replace a model by the new version of its folder.
+
+        If the new version cannot be loaded, keep the old one, and log the error. `version` identifies the new version
+        (`folder_version`), so that its error is logged only once.
+        """
         name = model.name
         try:
             new_model = await asyncio.to_thread(ServedModel, name, model.path, **self._columns)
@@ -133,7 +139,7 @@ class Service:
         )
 
     async def livez(self) -> Response:
-        """Answer a liveness probe: the status is 503 if a prediction has been running for too long."""
+        """Answer a liveness probe: the status is 503 if a prediction takes over twice the time limit of a request."""
         if self.batcher.is_stuck:
             raise RequestError("A prediction takes too long. Restart the server.", 503)
         return _to_response({"status": "alive"})

@@ -54,7 +54,11 @@ class Batcher:
         await asyncio.to_thread(self._thread.shutdown)
 
     async def submit(self, model: ServedModel, rows: Sequence[Row], spec: PredictionSpec) -> list[JsonObject]:
-        """Add a request to the queue, wait for its prediction, and return one dict per row."""
+        """Add a request to the queue, wait for its prediction, and return one dict per row.
+
+        If the queue is full or the server is stopping, raise a `RequestError` that asks the client to try again. If the
+        prediction fails, raise its error.
+        """
         if len(self._queue) >= self._limits.max_queue:
             raise retry_later(f"The queue of {self._limits.max_queue:,} requests is full. Try again in a second.", 429)
         request = WaitingRequest(model, rows, spec, Future())

@@ -206,9 +206,10 @@ class Middleware:
         return None
 
     async def _read_body(self, scope: Scope, receive: Receive) -> Receive:
-        """Read the body of a request, within the limits on size and time.
+        """Read the whole body of a request; return an ASGI `receive` callable from which the app reads the body again.
 
-        Return a `receive` callable of ASGI with which the app reads the body again.
+        Raise a `RequestError` if the body is too large, arrives too slowly or is declared as something other than JSON,
+        or if the client disconnects.
         """
         content_type = _read_header(scope, b"content-type")
         if content_type.partition(b";")[0].strip().lower() not in (b"", b"application/json"):

@@ -30,7 +30,8 @@ _HIDDEN_MASS, _MAX_LISTED_COUNTS = 5e-5, 400
 class PredictorInputs(NamedTuple):
     """The arguments of `Predictor.predict` for some rows: features, exposures, upper bounds and interval groups.
 
-    Arguments that the model does not need are None.
+    `X` has the converted features. The other arguments are arrays with one value per row, or None if the model does not
+    need them.
     """
 
     X: Any
@@ -39,7 +40,7 @@ class PredictorInputs(NamedTuple):
     groups: np.ndarray | None
 
     def rows(self, index: slice) -> Self:
-        """Select rows."""
+        """Return the inputs of the rows in the slice `index`."""
         vectors = (None if values is None else values[index] for values in self[1:])
         return type(self)(take_rows(self.X, index), *vectors)
 

@@ -227,8 +227,9 @@ def retry_later(message: str, status: int = 503) -> RequestError:
 def to_request_error(error: Exception, body: type[DescribedModel] | None = None) -> RequestError:
     """Convert an exception to an error for the client.
 
-    The exception comes from FastAPI, from a prediction, or from the validation of a request by the pydantic model
-    `body`.
+    The exception comes from FastAPI, from a prediction, or from the validation of a request. `body` is the pydantic
+    model that validated the request; None if its route takes no body. The descriptions of its fields become part of the
+    message.
     """
     if isinstance(error, RequestError):
         return error
