@@ -207,9 +207,10 @@ def compare_ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
 def compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
     """Compare predictions with the counts of new rows: the coverage of intervals and the distribution of the PIT.
 
-    The coverage is compared with the coverage of held-out rows, so that intervals that were never quite right do not
-    count as drift. The PIT is compared with a uniform distribution by a two-sample Kolmogorov-Smirnov test, in which
-    the calibration rows are the second sample, because the model was calibrated on finitely many rows.
+    `predictor` is the model. The coverage is compared with the coverage of held-out rows, so that intervals that were
+    never quite right do not count as drift. The PIT is compared with a uniform distribution by its Kolmogorov-Smirnov
+    distance. The p-value is that of a two-sample test whose second sample is as large as the calibration rows, because
+    the model was calibrated on finitely many rows.
     """
     with single_thread():
         # All rows are predicted at once, because there are few of them.

@@ -28,7 +28,7 @@ class Gain(NamedTuple):
     error : float
         The standard error of the mean.
     few : int
-        The number of rows that are considered few: about 1% of all rows.
+        The number of rows that are considered few: 1% of all rows, but at least 3 and at most 20.
     without_few : float
         The mean if the differences of the `few` most influential rows are set to 0.
     depends_on_few : bool

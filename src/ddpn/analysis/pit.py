@@ -61,8 +61,8 @@ class Pit(NamedTuple):
     def shape(self) -> str:
         """The shape of the histogram: "flat", "up", "down", "U", "hump" or "uneven".
 
-        "flat" means that all deviations from a uniform histogram may be chance. "up" and "down" are slopes. "uneven" is
-        any other shape.
+        "flat" means that all deviations from a uniform histogram may be chance. "up" and "down" are slopes: from left
+        to right, the bars rise or fall. "uneven" is any other shape.
         """
         h, half = self.heights, len(self.heights) // 2
         ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())

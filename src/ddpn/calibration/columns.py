@@ -112,7 +112,11 @@ class ColumnProfile(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The number of inputs that encode a cell of this column in the joint distribution of all columns."""
+        """The number of inputs that encode a cell of this column in the joint distribution of all columns.
+
+        A number has one input, its normal score. A category has an indicator of each frequent level (at most 20). If 1%
+        to 99% of the column's values are missing, there is one more input, an indicator of missing values.
+        """
         coded = np.count_nonzero(self.coded) if self.kind.is_category else 1
         return int(coded) + self._missing_coded
 

@@ -245,9 +245,9 @@ class IntervalLevels(NamedTuple):
         return float(weight[scores <= level].sum() / weight.sum()), effective_rows(weight)
 
     def shrink_towards(self, other: Self, rows: float) -> Self:
-        """Return levels of a small group of rows, shrunk towards the levels of all rows, `other`.
+        """Return these levels of a group of rows, shrunk towards the levels `other` of all rows.
 
-        The scores of `other` are added to those of the group, with a total weight of `rows` rows.
+        The scores of `other` are added to those of the group. Their total weight is that of `rows` rows.
         """
         if not rows:
             return self

@@ -79,7 +79,7 @@ class Contributions(ExplanationResult):
 
     @property
     def drawn_rows_note(self) -> str:
-        """A sentence that says how background rows were chosen; empty if all of them were used."""
+        """A sentence that says how rows to compare with were chosen; empty if all background rows were used."""
         if self.starts == self.background_total:
             return ""
         drawn = format_drawn_rows(self.background_rows, self.background_total)

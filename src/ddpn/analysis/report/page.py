@@ -121,8 +121,8 @@ def write_report(
 def render_page(content: Mapping[str, object], title: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
     """Render the page template and return the HTML of the report.
 
-    `content` maps each name in the template to its value, as returned by `collect_content`. `facts` are shown below the
-    title, and `warnings` before the sections.
+    `content` maps each name in the template to its value, as returned by `collect_content`. `facts` are shown below
+    `title`, and `warnings` before the sections.
     """
     return _load_template().render(title=title, facts=facts, warnings=warnings, **content)
 
