@@ -106,7 +106,7 @@ class CountRange:
         return lower, values
 
     def apply(self, rows: CountRows, name: str | Argument = "y") -> CountRows:
-        """Check that counts are within the bounds, and return the rows with these bounds and recording limits as fields.
+        """Check counts against the bounds, and return the rows with these bounds and recording limits as fields.
 
         Counts above `censored_above` are set to that number. `rows` may already have an upper bound or a recording
         limit per row. Errors call the counts `name`.
