@@ -41,7 +41,8 @@ class Contributions(ExplanationResult):
     error : array, shape (rows, columns)
         The standard errors of the contributions, due to sampling.
     base : float
-        The mean prediction of the background rows (if `log` is True, the mean of the logarithms).
+        The mean prediction of the `starts` background rows from which the explanation starts (if `log` is True, the
+        mean of the logarithms).
     prediction : array, shape (rows,)
         The prediction of every row (if `log` is True, its logarithm).
     cells : list of list

@@ -36,7 +36,7 @@ _CHANGES = {"crps": "increase of the CRPS", "mean": "change of the mean", "sprea
 def draw_importance(ax: "Axes", importances: Sequence["Importance"], measure: str, texts: Sequence[str] = ()) -> None:
     """Draw the importance of columns as bars: the means over the repeats, with error bars from minimum to maximum.
 
-    `measure` is "crps", "mean" or "spread". `texts` are written to the right of the bars.
+    `measure` is "crps", "mean" or "spread". `texts` are written to the right of the bars, one per bar.
     """
     values = np.array([getattr(importance, measure) for importance in importances]).reshape(len(importances), -1)
     draw_bars(

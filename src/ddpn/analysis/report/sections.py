@@ -160,8 +160,8 @@ def collect_content(
 def describe_verdict(evidence: Evidence, target: str, pit: Pit, groups: list[RowGroup]) -> Facts:
     """Return sentences about errors, intervals, calibration and uncertainty, as a list of (topic, sentences).
 
-    `target` is the name of the target. `groups` are groups of rows; the sentences mention the group with the most
-    uncertain predictions and the group with the lowest coverage.
+    `target` is the name of the target. `groups` are groups of rows. The sentences may mention the group in which the
+    components of the mixture disagree most, and a group whose intervals are too narrow.
     """
     board = evidence.board
     return [
