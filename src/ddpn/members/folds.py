@@ -103,7 +103,8 @@ class Folds:
         """Fit a member to the training rows.
 
         If there are folds, one copy of the member is fitted per fold, to the rows of the other folds. The copies are
-        returned as a `CrossFitted` member.
+        returned as a `CrossFitted` member. `clock` is the time limit of all copies together. Raise a
+        `NotApplicableError` if there is only one fold.
         """
         if self.fold_numbers is None:
             return spec.fit(self.train, self.validation, seed, clock)
@@ -225,7 +226,11 @@ class JobOptions:
 
 
 class MemberJobs:
-    """Fits members as parallel jobs, and stores the fitted members or the errors of their fits."""
+    """Fits members as parallel jobs, and stores the fitted members or the errors of their fits.
+
+    `options` says where the jobs run and whether they are saved. `folds` has the rows to which members are fitted, and
+    `seed` is the seed of all fits. The attribute `seconds` has the fitting time of each member, by name.
+    """
 
     def __init__(self, options: JobOptions, folds: Folds, seed: int) -> None:
         self.options, self.folds, self.seed = options, folds, seed
@@ -269,7 +274,11 @@ class MemberJobs:
         return self.folds.are_crossed and not spec.kind.fits_copies_together
 
     def _load(self, spec: MemberSpec, results: list[Result]) -> Member | DDPNError:
-        """Load a fitted member from the results of its jobs. If a job failed, return its error."""
+        """Load a fitted member from the results of its jobs. If a job failed, return its error.
+
+        There is one job per copy, or a single job (see `_has_job_per_copy`). The fitting time is added to `seconds`,
+        and the warnings of the fits are repeated.
+        """
         for result in results:
             if result.error is not None:
                 return result.error

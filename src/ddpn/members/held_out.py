@@ -77,8 +77,8 @@ class MemberPredictions:
     def from_rows(cls, rows: CountRows, seed: int = 0, table: ColumnTable | None = None) -> Self:
         """Create an object for predictions of rows to which no member was fitted. Members are added later, by `add`.
 
-        The rows are divided into random parts, between which calibration is cross-fitted. Groups stay together. `table`
-        has the parsed inputs of the rows, if they are already parsed.
+        The rows are divided into random parts, between which calibration is cross-fitted. Groups stay together. `seed`
+        is the seed of this division. `table` has the parsed inputs of the rows, if they are already parsed.
         """
         return cls(rows, assign_folds(len(rows), FOLDS, seed, rows.group), False, seed, table)
 
@@ -87,7 +87,8 @@ class MemberPredictions:
         """Create an object for predictions of the held-out rows of `folds`. Members are added later, by `add`.
 
         Calibration is cross-fitted between disjoint parts of the rows. If there are folds, the rows are all training
-        rows, and the parts are the folds. Otherwise, the rows are the validation rows, and the parts are random.
+        rows, and the parts are the folds. Otherwise, the rows are the validation rows, and the parts are random, drawn
+        with `seed`. Without folds and validation rows, there are no rows.
         """
         if folds.fold_numbers is not None:
             return cls(folds.train, folds.fold_numbers, True, seed)

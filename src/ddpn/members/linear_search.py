@@ -237,11 +237,12 @@ def _minimize_roughly(
     """Minimise the objective approximately by L-BFGS. Hessians are not used, because they take ten times as long.
 
     L-BFGS runs in rounds. Each round first rescales the coefficients by their expected information, so that a few dozen
-    gradients are enough. `rounds` has the maximum number of steps of each round. The first two rounds always run.
+    gradients are enough. `rounds` has the maximum number of steps of each round, and `max_iter` is the maximum number
+    of steps of all rounds together. The first two rounds always run, unless the first one took `max_iter` steps.
     Another round follows only if the one before used all of its steps.
 
     Return the coefficients, the total number of steps, and True if the last round ended before its maximum number of
-    steps.
+    steps. `theta` has the coefficients from which the search starts.
     """
     n_iter, is_done = 0, False
     for number, steps in enumerate(rounds):
@@ -256,7 +257,8 @@ def _minimize_roughly(
 def _minimize_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
     """Minimise the objective by one round of L-BFGS; return the coefficients and the number of steps.
 
-    The coefficients are rescaled so that their expected information at `start` is the identity.
+    The search starts from the coefficients `start` and takes at most `max_iter` steps. The coefficients of each raw
+    output are rescaled so that their expected information at `start` is the identity.
     """
     parts = list(zip(objective.factor_information(start), objective.blocks, strict=True))
 
@@ -275,9 +277,10 @@ def _minimize_scaled(objective: LinearObjective, start: np.ndarray, max_iter: in
 def minimize_exactly(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
     """Minimise the objective by L-BFGS, followed by Newton's method within a trust region.
 
-    The search continues until rounding prevents further progress, or for `max_iter` steps. `Optimum.converged` is True
-    if the gradient norm is at most `tol` and the next Newton step would lower the objective by a negligible amount. It
-    is also True, whatever the gradient norm, if this amount is at the level of rounding errors.
+    The search starts from the coefficients `theta`. It continues until rounding prevents further progress, or for
+    `max_iter` steps. `Optimum.converged` is True if the gradient norm is at most `tol` and the next Newton step would
+    lower the objective by a negligible amount. It is also True, whatever the gradient norm, if this amount is at the
+    level of rounding errors.
     """
     with limit_torch_threads(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
         theta, n_iter, _ = _minimize_roughly(objective, theta, max_iter)
@@ -349,7 +352,7 @@ def compute_covariance(hessian: np.ndarray, total_weight: float = 1.0) -> np.nda
 def find_optimum(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter: int, is_rough: bool) -> Optimum:
     """Minimise the objective, starting from the coefficients `theta`.
 
-    Use L-BFGS alone if `is_rough`, otherwise `minimize_exactly`.
+    Use L-BFGS alone if `is_rough`, otherwise `minimize_exactly` with `tol` and `max_iter`.
     """
     if not is_rough:
         return minimize_exactly(objective, theta, tol, max_iter)

@@ -194,19 +194,23 @@ def check_training_options(options: Mapping[str, Any] | None) -> JsonObject:
 
 
 def make_small_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Set defaults for the networks of a mixture. They are trained for fewer steps than networks without other members.
+    """Return a copy of the options with the defaults for the networks of a mixture. Options that the user set are kept.
 
-    Options that the user has set are kept.
+    The networks are trained for about 500 steps or, with more than 5,000 training rows, 2,000. These are fewer steps
+    than networks without other members get. The batch size and the patience are set to match. With more than 5,000
+    rows, the default weight decay is replaced by a weaker one. `rows` is the number of training rows.
     """
     filled = _set_epochs(options, rows, _MIXTURE_STEPS[rows > SMALL_TABLE_ROWS])
     return _weaken_decay(filled) if rows > SMALL_TABLE_ROWS else filled
 
 
 def make_large_options(options: NetworkOptions, rows: int) -> NetworkOptions:
-    """Set the options of the large networks of a mixture: wider layers, encoding "steps" and more training steps.
+    """Return a copy of the options for the large networks of a mixture: wider or more layers, and more training steps.
 
-    "steps" encodes a number by indicators of x > t for several thresholds t. Other options that the user has set are
-    kept.
+    The networks are trained for about 2,000 steps or, with more than 5,000 training rows, 10,000. Layer widths are
+    replaced, and the encoding of numeric columns becomes "steps", which encodes a number by indicators of x > t for
+    several thresholds t. Up to 5,000 rows, the default weight decay is replaced by a weaker one. Other options that the
+    user has set are kept. `rows` is the number of training rows.
     """
     widths, steps = _LARGE_WIDTHS_AND_STEPS[rows > SMALL_TABLE_ROWS]
     filled = replace(_set_epochs(options, rows, steps), numeric="steps", hidden=widths)
@@ -219,9 +223,11 @@ def _weaken_decay(options: NetworkOptions) -> NetworkOptions:
 
 
 def _set_epochs(options: NetworkOptions, rows: int, steps: int) -> NetworkOptions:
-    """Set the number of epochs for a total of about `steps` training steps, unless the user has set `epochs`.
+    """Return a copy of the options with a number of epochs, 5 to 300, for a total of about `steps` training steps.
 
-    The batch size and the patience are set as well, unless the user has set them.
+    `rows` is the number of training rows. The batch size (see `choose_batch_size`) and the patience (a tenth of the
+    epochs, at least 3) are set as well, unless the user has set them. If the user has set `epochs`, the options are
+    returned unchanged.
     """
     if options.epochs != "auto":
         return options

@@ -240,6 +240,7 @@ class Portfolio:
     def _update_weights(self, spec: MemberSpec, scores: MixtureScores, blocks: Sequence[np.ndarray]) -> bool:
         """Score a new member on held-out rows, and choose the weights of all members again.
 
+        `scores` has the scores of the members that were fitted before, to which those of the new member are added.
         `blocks` has the positions of the held-out rows, in several arrays. The rows of an array are predicted together.
         Return False if the time was up or the user pressed Ctrl-C, so that no further member should be fitted.
         """

@@ -85,8 +85,9 @@ def compute_rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
 def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds: int = FOLDS) -> list[Fold]:
     """Divide rows into random folds. Groups of rows stay together.
 
-    `y` has the counts. Raise a `NotApplicableError` if fewer than two folds are possible, or if all counts above 0 are
-    in the same fold.
+    `y` has the counts, and `group` the group of each row, or is None if all rows may be separated. `folds` is the
+    number of folds; there are fewer if there are not enough rows or groups. Raise a `NotApplicableError` if fewer than
+    two folds are possible, or if all counts above 0 are in the same fold.
     """
     pairs = [Fold(train, held_out) for train, held_out in split_folds(len(y), folds, seed, group)]
     if len(pairs) < 2:
@@ -189,10 +190,10 @@ def _get_column_options(rows: int, columns: int, share: float) -> dict[str, floa
 class BoostedTrees:
     """The booster of one fold during training, to which `grow` adds trees.
 
-    The objective is LightGBM's Poisson loss. If `is_custom`, it is a custom objective, whose derivatives are passed to
-    `grow`. The fold is `rows.folds[fold_number]` or, if `fold` is given, this fold, which may consist of all rows.
-    `fold_number` also varies the random seed. The attributes `train_rows` and `held_out_rows` have the sorted positions
-    of the rows of the fold.
+    `data` creates the LightGBM datasets of `rows`. The objective is LightGBM's Poisson loss. If `is_custom`, it is a
+    custom objective, whose derivatives are passed to `grow`. The fold is `rows.folds[fold_number]` or, if `fold` is
+    given, this fold, which may consist of all rows. `fold_number` also varies the random seed. The attributes
+    `train_rows` and `held_out_rows` have the sorted positions of the rows of the fold.
     """
 
     def __init__(
@@ -310,8 +311,8 @@ def boost_until_best(
     - `initial_loss` is the loss before the first round. If no round improves it, 0 is returned.
     - `on_improvement` is called after each round with a new lowest loss.
 
-    Boosting stops after `settings.patience` rounds without improvement, when the time is up, or if the loss is not
-    finite.
+    Boosting stops after `settings.rounds` rounds, after `settings.patience` rounds without improvement, when the time
+    of `clock` is up, or if the loss is not finite.
     """
     best, lowest = 0, initial_loss
     for number in range(1, settings.rounds + 1):

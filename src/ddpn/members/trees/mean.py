@@ -44,6 +44,9 @@ class MeanFit:
     The boosters of all folds are trained together and stop at the same round, the one with the smallest total held-out
     loss. One number of rounds for all folds is less noisy than one per fold, and hardly depends on the rows of any
     single fold.
+
+    `rows` has the rows and folds, and `settings` are those of boosting. `data` creates the LightGBM datasets of the
+    rows; it is created from `rows` if it is None.
     """
 
     def __init__(self, rows: TreeRows, settings: Settings, data: FoldData | None = None) -> None:

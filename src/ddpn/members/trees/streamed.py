@@ -32,7 +32,10 @@ _CELLS_PER_SECOND = 100_000.0
 
 
 def count_affordable_stream_rows(stream: RowStream, columns: int, clock: Clock) -> int:
-    """Return the number of stream rows that fit into memory and the time limit, a multiple of the chunk size."""
+    """Return the number of stream rows that fit into memory and the time limit, a multiple of the chunk size.
+
+    `columns` is the number of columns of the table.
+    """
     max_rows = min(len(stream), MAX_BYTES // (CELL_BYTES * columns + ROW_BYTES))
     if clock.has_limit:
         max_rows = min(max_rows, int(_CELLS_PER_SECOND * clock.left / columns))
@@ -53,6 +56,9 @@ def fit_stream(
     If the stream has more rows than memory or time allow, a random subset is used. Bins are computed from `sample`, the
     rows of the stream that are in memory. Exposures of the stream are divided by `unit` here. Exposures of the
     validation rows must already be divided by it.
+
+    `table` converts rows to the matrix of the trees. `settings` are adapted to the number of rows: from 1,000,000 rows
+    on, trees have twice `settings.leaves` leaves, and there may be fewer rounds than `settings.rounds`.
 
     Return the booster, the number of leaves of its trees, and the number of rows to which it was fitted. Return None if
     `sample` already has all rows that memory and time allow, or if all validation counts are 0.

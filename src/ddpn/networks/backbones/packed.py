@@ -78,7 +78,7 @@ class InputPacking(nn.Module):
 
 
 class UnpackedInputs(nn.Module):
-    """A backbone that unpacks packed rows and passes them to another backbone.
+    """A backbone that unpacks packed rows by `packing` and passes them to another backbone.
 
     Shape: (B, bytes), or (B, M, bytes) with separate rows for each of M networks -> (B, M, output_dim).
     """

@@ -65,9 +65,8 @@ class Text(Transformer):
 class TokenEncoder(Encoder):
     """An encoder that maps the token ids of texts to features. Shape: (B, tokens) -> (B, width).
 
-    `model` is a transformer of Hugging Face, and `pooling` is described in `Pool`. Attributes: `vocabulary_size` is the
-    number of token ids, and `pad` is the id of the padding token. `max_tokens` is the largest number of tokens of a
-    text, or None if there is no limit.
+    The attribute `vocabulary_size` is the number of token ids, and `pad` is the id of the padding token. `max_tokens`
+    is the largest number of tokens of a text, or None if there is no limit.
     """
 
     input_description = "a tensor of token ids (B, L), or (B, M, L) with ids of each network"

@@ -57,6 +57,8 @@ class Encoder(nn.Module, ABC):
     tokens, width). If `has_mask`, the shape is (B, tokens, width + 1): the last channel is a mask that is 0 for
     padding.
 
+    `model` is a transformer of Hugging Face, and `pooling` is described in `Pool`.
+
     `input_description` and `states` describe inputs and hidden states in error messages. `capturable` is True if
     training steps can be captured as a CUDA graph. `has_mask` is True if rows may contain padding.
     """

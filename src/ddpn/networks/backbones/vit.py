@@ -51,8 +51,7 @@ class ViT(Transformer):
 class ImageEncoder(Encoder):
     """An encoder that maps uint8 images to features. Shape: (B, 3, size, size) -> (B, width).
 
-    `model` is a vision transformer of Hugging Face, and `pooling` is described in `Pool`. The attribute `size` is the
-    height and width of the model's images in pixels.
+    The attribute `size` is the height and width of the model's images in pixels.
     """
 
     input_description = IMAGES

@@ -115,8 +115,8 @@ class DoublePoissonHead(Head):
 
         The base loss is -log p(y) with `objective="exact"`, and Eq. 2 of the paper, which omits the normalising
         constant of p, with `objective="paper"`. gamma is the predicted inverse dispersion of the row, and no gradient
-        flows through the factor gamma^-beta. The loss is evaluated in float64, because terms of Eq. 2 nearly cancel for
-        large counts.
+        flows through the factor gamma^-beta. Eq. 2 is evaluated in float64, because its terms nearly cancel for large
+        counts.
         """
         if self.loss_is_likelihood:
             return super().loss(raw, y, exposure)

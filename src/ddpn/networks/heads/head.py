@@ -46,7 +46,11 @@ class WeightedCounts:
 
     A row consists of a count with its exposure, bounds and censoring limit. The weights of merged rows are added up.
     The likelihood then has to be evaluated for a few hundred rows instead of all. Counts with exposures but without
-    bounds are not merged, because such rows are hardly ever equal. All values are float64.
+    bounds are not merged, because such rows are hardly ever equal.
+
+    The attributes are float64 tensors of shape (merged rows,): the counts `y`, their summed weights `weight`, their
+    exposures `exposure` (None if there are none), and `scale` (the exposures, or 1 if there are none). `sample` has the
+    merged rows as `CountRows`.
     """
 
     @torch.inference_mode(False)
@@ -158,7 +162,10 @@ class Head(ABC):
         """
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute the training objective of each row: by default -log p(y), evaluated in float64.
+        """Compute the training objective of each row: by default -log p(y).
+
+        It is computed in float64. For raw outputs in float32, formulas that are only as accurate as float32 may be used
+        because they are faster.
 
         Parameters
         ----------

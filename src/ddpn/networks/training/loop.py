@@ -148,7 +148,10 @@ def fit(
 
 
 class Training:
-    """A training run in progress: its batches and its state, and a method that runs the next epoch."""
+    """A training run in progress: its batches and its state, and a method that runs the next epoch.
+
+    The arguments are those of `fit`.
+    """
 
     def __init__(
         self,
