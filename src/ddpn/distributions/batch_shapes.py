@@ -19,12 +19,12 @@ def map_parameters(dist: Distribution, transform: Callable[[Tensor], Tensor]) ->
 
 
 def select_rows(dist: Distribution, index: Tensor) -> Distribution:
-    """Return the distributions at the positions `index` along the first batch axis."""
+    """Select distributions from the batch `dist` along its first axis, by a tensor `index` of positions."""
     return dist.rows(index) if hasattr(dist, "rows") else map_parameters(dist, lambda x: x[index])
 
 
 def reshape_batch(dist: Distribution, shape: Sequence[int]) -> Distribution:
-    """Return the same distributions with another batch shape."""
+    """Return the distributions `dist`, reshaped to another batch shape."""
     return (
         dist._reshape(shape) if hasattr(dist, "_reshape") else map_parameters(dist, lambda x: x.reshape(tuple(shape)))
     )

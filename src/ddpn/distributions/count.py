@@ -113,7 +113,7 @@ class CountDistribution(Distribution, ABC):
         return Selected(self, self._positions().expand(torch.Size(batch_shape)))
 
     def _reshape(self, shape: Sequence[int]) -> "CountDistribution":
-        """Return the same distributions with another batch shape."""
+        """Return the same distributions, reshaped to another batch shape."""
         return Selected(self, self._positions().reshape(tuple(shape)))
 
     def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:

@@ -67,7 +67,10 @@ def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Ten
 
 
 def as_bounds(dist: CountDistribution, low: Bound, high: Bound) -> tuple[Tensor, Tensor]:
-    """Convert bounds to float64 tensors on the device of the distribution, and `high=None` to infinity."""
+    """Convert `low` and `high` to float64 tensors on the device of the distribution `dist`.
+
+    If `high` is None, it becomes infinity.
+    """
     high = torch.inf if high is None else high
     first, last = (torch.as_tensor(x, dtype=torch.float64, device=dist.device) for x in (low, high))
     return first.detach(), last.detach()
@@ -254,9 +257,8 @@ class Censored(Modified):
     def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:
         """Split each component of `base` into its part below the limit and a point mass at the limit.
 
-        Return both parts of all components as inputs for kernels.
-
-        The mixture weights are those of the components of `base`, times the component's probability of either part.
+        Return both parts of all components as inputs for kernels. The mixture weights are those of the components of
+        `base`, times the component's probability of either part.
         """
         limit = flatten_rows(self.limit, shape)[:, None]
         inner, points = [], []
@@ -321,7 +323,7 @@ def censor_rows(dist: Dist, limit: RowBound) -> Dist | Censored:
 
 
 def _align_bound(bound: Tensor | float | np.ndarray, dist: Distribution) -> Tensor | float:
-    """Reshape an array of one bound per row so that it broadcasts with a batch of shape (rows,) or (rows, k).
+    """Reshape an array of one bound per row so that it broadcasts with the batch shape of `dist`, (rows,) or (rows, k).
 
     Numbers and tensors are returned unchanged.
     """

@@ -181,7 +181,7 @@ class Mixture(Distribution):
 
     @property
     def expected_entropy(self) -> Tensor:
-        """Weighted mean of the components' entropies."""
+        """Weighted mean of the components' entropies, in nats."""
         return self._average(_join([stack.entropy() for stack in self._stacks]))
 
     @property
@@ -346,7 +346,17 @@ class ContinuousMixture(Mixture):
         return self.icdf(tail), self.icdf(1.0 - tail)
 
     def sample(self, sample_shape: Sequence[int] = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
-        """Draw random values: choose a component at random, and draw a value from it."""
+        """Draw random values.
+
+        For each draw, a component is chosen at random with the mixture weights, and a value is drawn from it.
+
+        Parameters
+        ----------
+        sample_shape : sequence of int
+            The shape of the draws from each distribution. Default: a single draw.
+        generator : torch.Generator, optional
+            The source of randomness. Default: torch's own.
+        """
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
             u = torch.rand(2, *shape, dtype=torch.float64, device=self._like.device, generator=generator)

@@ -48,9 +48,9 @@ class ParametricDistribution(CountDistribution):
         return self._compute_log_prob(self.as_counts(value), "log_prob").to(self.dtype)
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
-        """Compute `log_prob` without validation and with the precision of float32.
+        """Compute `log_prob` without validation of the counts and with the precision of float32.
 
-        Some families have a faster formula of this precision.
+        It is faster than `log_prob` for families that have a formula of this precision.
         """
         return self._compute_log_prob(torch.as_tensor(value), "float32")
 

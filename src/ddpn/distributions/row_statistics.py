@@ -189,7 +189,8 @@ def _correct_extreme_quantiles(stacks: Sequence[ComponentStack], levels: np.ndar
     """Replace quantiles of levels close to 0 or 1 in place by more accurate ones, found by bisection.
 
     The probabilities from which quantiles are usually found leave out about 1e-18 of the mass. At level 0 the quantile
-    is set to 0, and at level 1 to infinity. `levels` and `quantiles` have the shape (rows, n).
+    is set to 0, and at level 1 to infinity. `stacks` has the components of the mixtures, one mixture per row. `levels`
+    and `quantiles` have the shape (rows, n).
     """
     deep = (levels > 0.0) & (levels < 1.0) & (np.minimum(levels, 1.0 - levels) < _DEEP_TAIL)
     if deep.any() and all(stack.family is not None for stack in stacks):

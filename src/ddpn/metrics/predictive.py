@@ -38,9 +38,9 @@ def unwrap(dist: Predicted) -> Distribution:
 
 
 def require_supported(dist: Predicted) -> Supported:
-    """Return the predicted distributions as a torch distribution if all metrics support it.
+    """Return the predicted distributions `dist` as a torch distribution if all metrics support it.
 
-    Supported are count distributions, Normals and mixtures. Raise an `InputError` for other distributions.
+    Count distributions, Normals and mixtures of these are supported. Raise an `InputError` for other distributions.
     """
     distributions = unwrap(dist)
     if isinstance(distributions, CountDistribution | Mixture | Normal):

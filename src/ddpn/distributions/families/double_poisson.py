@@ -143,9 +143,9 @@ class DoublePoisson(ParametricDistribution):
 
     @classmethod
     def evaluate_kernel(cls, name: str, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Evaluate a kernel for many rows, as `ParametricDistribution.evaluate_kernel` does.
+        """Evaluate a log probability and its derivatives for many rows, as in `ParametricDistribution.evaluate_kernel`.
 
-        The kernel "float32" looks up the normalising constant in a table (`normalizer_table`). The other kernels
+        The kernel `name` "float32" looks up the normalising constant in a table (`normalizer_table`). The other kernels
         compute it by a sum.
         """
         if name != "float32":

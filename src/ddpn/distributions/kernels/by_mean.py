@@ -1,15 +1,16 @@
-"""Distributions whose parameter is the mean: weights h(y)^power exp(-c D(y; m)), with the rate m solved from the mean.
+"""Distributions whose parameter is the mean: p(y) is proportional to h(y)^power exp(-c D(y; m)).
 
-h(y) = e^-y y^y / y!, D(y; m) = m - y + y log(y / m), and c is the inverse dispersion that the user passes. There are
-two families. With power = c, these are Conway-Maxwell-Poissons with nu = c, because h(y) exp(-D(y; m)) is the Poisson
-probability of y for the mean m. With power = 1, they are Double Poissons with gamma = c.
+The rate m is solved from the mean. h(y) = e^-y y^y / y!, D(y; m) = m - y + y log(y / m), and c is the inverse
+dispersion that the user passes. There are two families. With power = c, these are Conway-Maxwell-Poissons with nu = c,
+because h(y) exp(-D(y; m)) is the Poisson probability of y for the mean m. With power = 1, they are Double Poissons with
+gamma = c.
 
 Both are exponential families with the natural parameter c log m and the sufficient statistic Y. So the derivative of
 E[Y] in log m is c Var[Y].
 
-Let R(y) be the derivative of the log weight in c with m fixed: R(y) = power_slope log h(y) - D(y; m), where power_slope
-is the derivative of `power` in c, 1 or 0. The derivative of E[Y] in c with m fixed is Cov[Y, R]. If m is solved from
-the mean, it follows that
+Let R(y) be the derivative of log(h(y)^power exp(-c D(y; m))) in c with m fixed: R(y) = power_slope log h(y) - D(y; m),
+where power_slope is the derivative of `power` in c, 1 or 0. The derivative of E[Y] in c with m fixed is Cov[Y, R]. If m
+is solved from the mean, it follows that
 
 - d log m / d mean = 1 / (c Var[Y]), and d log m / d c = -Cov[Y, R] / (c Var[Y]),
 - d log p(y) / d mean = (y - E[Y]) / Var[Y],

@@ -22,7 +22,7 @@ class Family(Protocol):
         """
 
     def is_normalised(self) -> bool:
-        """Return True if the weights of all distributions of the family are probabilities, so that they sum to 1.
+        """Return True if `log_weight` returns log probabilities, which need no normalising constant.
 
         This is a property of the family: the result must not depend on `self`, which may be None.
         """
@@ -57,7 +57,7 @@ class OptionalMethods:
     """
 
     def ratio(self, y: float) -> tuple[float, float]:
-        """Return numbers u and v such that u / v is the weight of the count y + 1 divided by the weight of y.
+        """Return numbers u and v such that u / v is the ratio of the probabilities of y + 1 and y.
 
         Define this method if it takes less time than computing an exponential.
         """

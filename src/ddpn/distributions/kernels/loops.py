@@ -243,6 +243,8 @@ def compute_component_tails(p, low, high, y, weights, first, n, total, sums):
 def fill_arena(family, components, weights, column, limit, arena, used, slices, walks, is_long):
     """Write the weights of all components of a family to a long array, the arena, one component after another.
 
+    The weights of a component are its unnormalised probabilities of consecutive counts.
+
     Parameters
     ----------
     family, components, weights, column
@@ -290,12 +292,12 @@ def fill_arena(family, components, weights, column, limit, arena, used, slices, 
 
 
 def summarise(arena, slices, walks, weights, groups, cdf_map, inputs, with_entropy, work, is_long, results):
-    """Compute the statistics of mixtures, see `summaries.Summaries`, from the weights that `fill_arena` wrote.
+    """Compute the statistics of mixtures, see `summaries.Summaries`, from the arrays that `fill_arena` wrote.
 
     Parameters
     ----------
     arena, slices, walks
-        The weights of all components, as in `fill_arena`.
+        The unnormalised probabilities of all components, as in `fill_arena`.
     weights : array, (rows, K)
         Mixture weights.
     groups : array of int, (K,)
@@ -359,7 +361,7 @@ def summarise(arena, slices, walks, weights, groups, cdf_map, inputs, with_entro
 
 
 def find_span(slices, walks, weights, i):
-    """Return the smallest and the largest count of row i for which `fill_arena` wrote a weight.
+    """Return the smallest and the largest count of row i for which `fill_arena` wrote a probability.
 
     Only components with a positive mixture weight count. `slices` and `walks` are results of `fill_arena`, and
     `weights` (rows, K) are the mixture weights.
@@ -374,8 +376,8 @@ def find_span(slices, walks, weights, i):
 def mix_components(arena, slices, walks, weights, i, first, n, mass):
     """Write the probabilities of n counts, from `first` on, under the mixture of row i to the array `mass` (n,).
 
-    The components' weights are taken from the arena, divided by their sum, and multiplied by the mixture weights (rows,
-    K). `arena`, `slices` and `walks` are results of `fill_arena`.
+    The components' unnormalised probabilities are taken from the arena, divided by their sum, and multiplied by the
+    mixture weights (rows, K). `arena`, `slices` and `walks` are results of `fill_arena`.
     """
     for j in range(n):
         mass[j] = 0.0

@@ -169,7 +169,7 @@ def add_values(family, components, weights, column, extents, offsets, panels, va
     """Add the probabilities of a family's components, times their mixture weights, to the values of all panels.
 
     A panel is a run of consecutive counts of a row. Its values are the probabilities at 16 quadrature positions. If the
-    weights of a component do not have a finite sum, all values of its row become NaN.
+    unnormalised probabilities of a component do not have a finite sum, all values of its row become NaN.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def add_values(family, components, weights, column, extents, offsets, panels, va
     values : array, (panels, 16)
         The array to which probabilities are added.
     totals : array, (rows, K, 3)
-        Receives for each component the log of the sum of its weights, its mean and its variance.
+        Receives for each component the log of the sum of its unnormalised probabilities, its mean and its variance.
     """
     longest = 0
     for i in range(len(weights)):

@@ -32,9 +32,9 @@ N_EXTENT = 7
 
 
 def is_interior_bell(p):
-    """Return True if the weights of a distribution `p` are a wide bell curve that vanishes at both ends.
+    """Return True if the probabilities of a distribution `p` are a wide bell curve that vanishes at both ends.
 
-    Such weights can be summed over every tenth count, for example, instead of over all counts.
+    Such probabilities can be summed over every tenth count, for example, instead of over all counts.
     """
     centre, width, end = p.estimate_shape()
     return width >= MIN_STRIDE_DEVIATION and centre > MIN_CLEARANCE * width and centre + MIN_CLEARANCE * width < end
@@ -43,7 +43,8 @@ def is_interior_bell(p):
 def sum_range(p, low, high, with_score, sums):
     """Sum the weights w(z) of a distribution, and moments of them, over the counts low <= z <= high.
 
-    With v(z) = w(z) / e^reference, and the derivatives s1, s2 and s3 of log w(z) in the three parameters, the sums are
+    The weight of a count is its unnormalised probability. With v(z) = w(z) / e^reference, and the derivatives s1, s2
+    and s3 of log w(z) in the three parameters, the sums are
 
     - v, v (z - centre) and v (z - centre)^2, at the indices 0 to 2,
     - v s1, v s2 and v s3, at the indices 3 to 5,
@@ -87,7 +88,7 @@ def sum_range(p, low, high, with_score, sums):
 def sum_outward(p, first, last, step, reference, centre, with_score, sums):
     """Add the weights of the counts from `first` to `last` to the sums of `sum_range`, starting at `first`.
 
-    The loop ends early where weights become negligible.
+    Weights are unnormalised probabilities. The loop ends early where they become negligible.
 
     Parameters
     ----------
@@ -133,7 +134,8 @@ def sum_outward(p, first, last, step, reference, centre, with_score, sums):
 def find_panel_length(p, y, room, step):
     """Return the length of the longest panel that starts at the count y.
 
-    A panel is a run of 16 * 2^k consecutive counts over which the weights of `p` are smooth enough for quadrature.
+    A panel is a run of 16 * 2^k consecutive counts over which the probabilities of `p` are smooth enough for
+    quadrature.
 
     Parameters
     ----------
@@ -193,7 +195,8 @@ def sum_information(p, sums, results, i):
 def has_unit_total(p, low, high):
     """Return True if it is known without summing that the weights of the counts from `low` to `high` sum to 1.
 
-    This is so if the weights of `p` are probabilities and the range contains all possible counts.
+    This is so if the weights of `p` are probabilities, not unnormalised ones, and the range contains all possible
+    counts.
     """
     _, _, end = p.estimate_shape()
     return p.is_normalised() and low <= 0.0 and high >= end
@@ -202,7 +205,7 @@ def has_unit_total(p, low, high):
 def log_total(p, low, high, sums):
     """Return the log of the sum of the weights of the distribution `p` over the counts from `low` to `high`.
 
-    `sums` is a work array for `sum_range`.
+    Weights are unnormalised probabilities. `sums` is a work array for `sum_range`.
     """
     if has_unit_total(p, low, high):
         return 0.0
@@ -299,7 +302,7 @@ def sum_moments(p, low, high, sums):
 
 
 def find_extent(p, low, high, depth, extent):
-    """Find the extent of a distribution, the range of counts whose weights are not negligible.
+    """Find the extent of a distribution, the range of counts whose probabilities are not negligible.
 
     Parameters
     ----------
@@ -308,10 +311,10 @@ def find_extent(p, low, high, depth, extent):
     low, high : float
         The first and the last count to which it is restricted.
     depth : float
-        A weight is negligible if it is smaller than about e^-depth times the largest weight.
+        A probability is negligible if it is smaller than about e^-depth times the largest one.
     extent : array, (N_EXTENT,)
         Receives, at the indices FIRST to REFERENCE: the first and the last count of the range, a rough standard
-        deviation, the first and the last possible count, a probable count, and the log weight of this count.
+        deviation, the first and the last possible count, a probable count, and the log of its unnormalised probability.
     """
     centre, width, end = p.estimate_shape()
     end = min(high, end)
@@ -322,22 +325,22 @@ def find_extent(p, low, high, depth, extent):
 
 
 def find_outer_count(p, start, last, step, floor):
-    """Return a count beyond which the weights of the distribution `p` are negligible, on one side of `start`.
+    """Return a count beyond which the probabilities of the distribution `p` are negligible, on one side of `start`.
 
-    The result is approximate: some of the counts between `start` and it may have negligible weights as well.
+    The result is approximate: some of the counts between `start` and it may have negligible probabilities as well.
 
     Parameters
     ----------
     p : Family
         The distribution.
     start : float
-        A count with a large weight.
+        A count with a large probability.
     last : float
         The possible count at which the search ends.
     step : float
         1 to search above `start`, -1 to search below.
     floor : float
-        A weight is negligible if the result of `compute_log_influence` is below this.
+        A probability is negligible if the result of `compute_log_influence` is below this.
     """
     _, width, _ = p.estimate_shape()
     near, gap = start, np.floor(8.0 * width) + 4.0
@@ -357,11 +360,11 @@ def find_outer_count(p, start, last, step, floor):
 
 
 def compute_log_influence(p, y, centre):
-    """Return log(w(y) (1 + d^2)), a measure of how much the weight w(y) adds to the total and to the variance.
+    """Return log(w(y) (1 + d^2)), a measure of how much w(y) adds to the sum of all weights and the variance.
 
-    d is the distance of the count y from `centre` in standard deviations of the distribution `p`. The factor 1 + d^2
-    matters if nearly all mass is on one count. Then the variance comes from weights that are small compared with the
-    total.
+    w(y) is the weight (unnormalised probability) of the count y. d is the distance of y from `centre` in standard
+    deviations of the distribution `p`. The factor 1 + d^2 matters if nearly all mass is on one count. Then the variance
+    comes from weights that are small compared with the total.
     """
     _, width, _ = p.estimate_shape()
     distance = (y - centre) / width

@@ -29,11 +29,11 @@ BLOCK_COUNTS, DEVIATIONS_BELOW, DEVIATIONS_ABOVE = 8.0, 6.0, 10.0
 
 
 def find_start(p, low, high):
-    """Find the count at which to start computing the weights of a distribution; smaller counts have negligible weights.
+    """Find the count at which to start a sum over a distribution; smaller counts have negligible probabilities.
 
-    The peak is the most probable count, and its log weight is found along the way. Both are estimates if the family has
-    a formula for the ratio of consecutive weights and the start is `low`, or if counts are above `MAX_COUNT`. In these
-    cases no weight is computed, and 0 stands for the log weight.
+    A weight is an unnormalised probability. The peak is the most probable count, and its log weight is found along the
+    way. Both are estimates if the family has a formula for the ratio of consecutive weights and the start is `low`, or
+    if counts are above `MAX_COUNT`. In these cases no weight is computed, and 0 stands for the log weight.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def find_start(p, low, high):
 def find_peak(p, y, high):
     """Return the more probable of the counts y and y + 1 under the distribution `p`, and its log weight.
 
-    If y equals `high`, the last possible count, return y and its log weight.
+    The weight is its unnormalised probability. If y equals `high`, the last possible count, return y.
     """
     top = p.log_weight(y)
     if y < high:
@@ -136,9 +136,10 @@ def walk(p, low, high, weights, start, room):
 
 
 def limit_walk(p, limit):
-    """Return the most counts of the distribution `p` whose weights should be computed one by one.
+    """Return the most counts of the distribution `p` whose probabilities should be computed one by one.
 
-    The result is `limit`, or less for families for which quadrature is faster than so many weights (see `MAX_COUNTS`).
+    The result is `limit`, or less for families for which quadrature is faster than so many probabilities (see
+    `MAX_COUNTS`).
     """
     if has_ratio(p) or limit > MAX_COUNTS:
         return limit
@@ -149,8 +150,8 @@ def limit_walk(p, limit):
 def is_significant(weight, distance, total):
     """Return True if the weight of a count is large enough to change the sum of all weights or the variance.
 
-    `distance` is the distance of the count from the centre in standard deviations, and `total` is the sum of the
-    weights of other counts.
+    Weights are unnormalised probabilities. `distance` is the distance of the count from the centre in standard
+    deviations, and `total` is the sum of the weights of other counts.
     """
     return weight * (1.0 + distance * distance) > NEGLIGIBLE_SHARE * total
 
@@ -158,9 +159,9 @@ def is_significant(weight, distance, total):
 def write_weights(p, block, n, y, last, is_first, reference):
     """Write the weights of n consecutive counts of the distribution `p`, from y on, to the array `block`.
 
-    All weights that belong together share one unknown factor. If the family has a formula for the ratio of consecutive
-    weights, the weight of the very first count is set to 1, and all other weights are products of ratios. Otherwise a
-    weight is exp(log weight - `reference`).
+    Weights are unnormalised probabilities: all weights of `p` share one unknown factor. If the family has a formula for
+    the ratio of consecutive weights, the weight of the very first count is set to 1, and all other weights are products
+    of ratios. Otherwise a weight is exp(log weight - `reference`).
 
     Parameters
     ----------
