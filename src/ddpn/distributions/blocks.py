@@ -46,10 +46,11 @@ class RowBlock(NamedTuple):
     tables: list[tuple[np.ndarray, np.ndarray, int]]
 
     def call(self, function: Callable[..., None], *args: np.ndarray) -> None:
-        """Call a kernel once per family, as `function(family, components, weights, column, *args)`.
+        """Call a kernel once for each family in the block.
 
-        The kernel, such as `kernels.loops.add_tails`, is compiled for the family. It usually adds results to one of the
-        arrays in `args`.
+        The call is `function(family, components, weights, column, *args)`: an entry of `families`, the mixture weights,
+        and further arrays. The kernel, such as `kernels.loops.add_tails`, usually adds its results to one of these
+        arrays. It is compiled for the family first.
         """
         for family, components, column in self.families:
             compile_kernel(function, family)(components, self.weights, column, *args)

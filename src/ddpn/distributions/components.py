@@ -91,9 +91,10 @@ class ComponentStack(NamedTuple):
         return self._replace(low=np.broadcast_to(first, shape), high=np.broadcast_to(last, shape)), log_p
 
     def _compute_log_range(self, low: np.ndarray | None, high: np.ndarray | None) -> np.ndarray:
-        """Compute log P(low <= Z <= high) under each component without its restriction. Return an array (rows, k).
+        """Compute log P(low <= Z <= high) of each component, ignoring any range to which it is restricted.
 
         `low` and `high` are arrays (rows, 1) or (rows, k). `low=None` stands for 0, and `high=None` for infinity.
+        Return an array (rows, k).
         """
         shape = self.parameters[0].shape
         assert self.family is not None

@@ -88,8 +88,8 @@ def _summarise_counts(
 ) -> None:
     """Compute the statistics of a block of rows by adding the probabilities of counts one by one.
 
-    The rows are processed in groups that are small enough for the probabilities of all their components to fit into one
-    array, the arena (`kernels.loops`).
+    At a time, as many rows are processed as fit into one array, the arena, with the probabilities of all their
+    components (`kernels.loops`).
 
     Parameters
     ----------

@@ -161,10 +161,10 @@ def mean(values: Tensor, weight: Tensor) -> Tensor:
 
 
 def median(values: Tensor, weight: Tensor) -> Tensor:
-    """Compute the weighted median of `values` (rows,) over the rows in float64, a tensor without axes.
+    """Compute the weighted median of `values` (rows,) over the rows in float64.
 
-    If exactly half of the total weight is on values below some point and half above, it is the mean of the two middle
-    values.
+    If exactly half of the total weight is on the smaller and half on the larger values, the result is the mean of the
+    two middle values.
     """
     order = values.double().argsort()
     values, upto = values.double()[order], weight[order].cumsum(0)

@@ -74,8 +74,8 @@ POSITIONS, WEIGHTS, UPTO, HALVES = _compute_tables()
 def is_rounding_harmless(n, y, width):
     """Return True if the sum over the n counts from y on may be computed by quadrature although positions are rounded.
 
-    Adding y to a position is exact if y is at most a multiple of n. If it is not exact, the rounding is harmless for
-    wide distributions. `width` is a rough standard deviation of the distribution.
+    Adding a position to y is exact if y is below `MAX_EXACT_SIZES` times n. If it is not exact, the rounding is
+    harmless for wide distributions. `width` is a rough standard deviation of the distribution.
     """
     return n * MAX_EXACT_SIZES > y or width > MAX_NARROW_DEVIATION
 
