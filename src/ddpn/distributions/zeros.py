@@ -58,7 +58,10 @@ class ZeroModified(Modified):
 
     @property
     def pi(self) -> Tensor:
-        """Probability of an extra zero, one that is not drawn from `base`."""
+        """Probability of an extra zero, one that is not drawn from `base`.
+
+        In a `Hurdle`, no other zeros exist, so it is the probability of zero.
+        """
         return self._pi if self._logits is None else self._logits.sigmoid()  # type: ignore[return-value]
 
     @property
