@@ -2,16 +2,18 @@
 
 Rows are used as follows when a mixture is fitted:
 
-- **Without validation rows** (up to 5,000 training rows), members are cross-fitted. The training rows are divided into
-  five folds, and groups of rows stay together. For each fold, a copy of the whole member, including its encoder, column
-  selection and settings, is fitted to the rows of the other folds. Each copy predicts the fold that it left out. New
-  rows are predicted by the mixture of all copies.
-- **With validation rows**, a member is fitted once, to the training rows, and predicts the validation rows.
+- **Without validation rows**, and with up to 5,000 training rows, members are cross-fitted. The training rows are
+  divided into five folds, and groups of rows stay together. For each fold, a copy of the whole member, including its
+  encoder, column selection and settings, is fitted to the rows of the other folds. Each copy predicts the fold that it
+  left out. New rows are predicted by the mixture of all copies.
+- **With validation rows**, a member is fitted once, to the training rows, and predicts the validation rows. These are
+  rows that the user has set aside or, with more than 5,000 training rows, a random tenth of the training rows.
 
-These held-out predictions are computed once (`ddpn.members.held_out`). They are used to choose mixture weights, to
-decide whether distributions are recalibrated, and to calibrate intervals. Without test rows, they also yield the
-out-of-fold scores. A fold is then scored by the copies that left it out, and the mixture weights, the recalibration map
-and the interval levels are fitted to the held-out predictions of the other folds.
+These held-out predictions are computed once (`ddpn.members.held_out`). They are used to choose mixture weights, to fit
+a recalibration map and decide whether it is used, and to fit the interval levels, which calibrate intervals (see
+`ddpn.calibration`). Without test rows, they also yield the out-of-fold scores. A fold is then scored by the copies that
+left it out, and the mixture weights, the recalibration map and the interval levels are fitted to the held-out
+predictions of the other folds.
 
 Cross-fitting has only one level here. The weights, map and levels of a fold use no count of that fold, but the copies
 that predicted the other folds were fitted to it. Only nested cross-validation, with copies that leave out two folds

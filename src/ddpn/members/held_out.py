@@ -5,8 +5,8 @@ scores, and to warn of heavy tails. `ddpn.members.folds` explains which rows are
 
 Held-out rows are divided into disjoint parts. If members are cross-fitted, each part is a fold. Calibration is fitted
 to some parts and tested on another one. A block is a set of rows of one part that are predicted together. It is
-represented by an ascending array of the positions of these rows. The components of a member are the distributions whose
-mixture it predicts.
+represented by an ascending array of the positions of these rows in `MemberPredictions.rows`, where rows are sorted by
+part. The components of a member are the distributions whose mixture it predicts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,7 +106,7 @@ class MemberPredictions:
     def take_counts(self, block: np.ndarray) -> CountRows:
         """Return a block of rows without their inputs: only counts, weights, exposures and bounds.
 
-        `block` has the positions of the rows, as returned by `divide`.
+        `block` has the positions of the rows in `self.rows`, as returned by `divide`.
         """
         return self._unsorted_rows.replace(X=None).rows(self.source[block])
 
@@ -127,8 +127,9 @@ class MemberPredictions:
     def divide(self, positions: np.ndarray) -> list[np.ndarray]:
         """Divide rows into blocks: arrays of the positions of rows that are predicted together.
 
-        `positions` has the positions of the rows. A block contains rows of a single part (such as a fold) only. Blocks
-        of earlier calls are reused, or split if only some of their rows are requested. So no row is predicted twice.
+        All positions are positions in `self.rows`. `positions` has those of the rows to divide. A block has ascending
+        positions of rows of a single part (such as a fold). Blocks of earlier calls are reused, or split if only some
+        of their rows are requested. So no row is predicted twice.
         """
         chosen = np.zeros(len(self), dtype=bool)
         chosen[positions] = True
@@ -141,8 +142,8 @@ class MemberPredictions:
         """Predict a block of rows by a member, and truncate the distributions to the bounds of each row.
 
         Return a list of batches of shape (rows, k), the distributions that the member mixes. `name` is the member, and
-        `block` has positions of rows, as returned by `divide`. If the member is cross-fitted, the rows are predicted by
-        the copy that was fitted without the fold of these rows.
+        `block` has positions in `self.rows`, as returned by `divide`. If the member is cross-fitted, the rows are
+        predicted by the copy that was fitted without the fold of these rows.
         """
         for positions, batches in self._predicted[name]:
             if block[0] in positions:
@@ -160,7 +161,7 @@ class MemberPredictions:
     def count_components(self, name: str, blocks: Sequence[np.ndarray]) -> int:
         """Count the distributions that a member mixes for a new row.
 
-        They are counted in its predictions of the held-out rows in `blocks` (positions of rows, as returned by
+        They are counted in its predictions of the held-out rows in `blocks` (positions in `self.rows`, as returned by
         `divide`). A cross-fitted member predicts a held-out row by one of its copies, but a new row by all of them.
         Therefore, the numbers of all copies are added up, and `blocks` must contain rows of every fold.
         """

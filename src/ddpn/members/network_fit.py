@@ -200,8 +200,9 @@ class NetworkFit(Generic[Kind]):
     ) -> EncodedRows:
         """Fit an encoder to the training rows, and encode the training and validation rows.
 
-        `numeric_encoding` is the encoding of numeric columns, such as "steps". If `packs_inputs`, the inputs of a row
-        are stored as bytes to save memory, unless the table has more than 500 columns.
+        `numeric_encoding` is the encoding of numeric columns, such as "steps". `seed` draws folds of the training rows:
+        level effects (target encoding) of a row are computed from the other folds. If `packs_inputs`, the inputs of a
+        row are stored as bytes to save memory, unless the table has more than 500 columns.
         """
         check_deadline()
         encoder = self._make_encoder(numeric_encoding)

@@ -1,7 +1,7 @@
 """Fit the members of a mixture, the cheapest first, and choose their mixture weights.
 
-A block is a set of held-out rows that are predicted together, represented by an array of their positions
-(`MemberPredictions.divide`).
+A block is a set of held-out rows that are predicted together, represented by an array of their positions in
+`MemberPredictions.rows` (see `MemberPredictions.divide`).
 """
 
 from collections.abc import Callable, Sequence
@@ -291,7 +291,8 @@ class Portfolio:
     def _choose_scored_blocks(self) -> list[np.ndarray]:
         """Choose the held-out rows that are scored to determine mixture weights, as many as time allows.
 
-        Return their positions in several arrays. The rows of an array are predicted together.
+        Return their positions in `self.predictions.rows`, in several arrays. The rows of an array are predicted
+        together.
         """
         held_out = self.predictions
         max_rows = int(min(_MAX_SCORED_ROWS, max(_MIN_SCORED_ROWS, _SCORED_ROWS_PER_SECOND * self.clock.left)))

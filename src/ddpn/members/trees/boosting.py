@@ -268,12 +268,12 @@ class BoostedTrees:
 
     @property
     def train_scores(self) -> np.ndarray:
-        """The sum of the tree outputs so far, for each training row."""
+        """The sum of the tree outputs so far, for each training row, in the order of `train_rows`."""
         return self._capture_scores(self._booster.eval_train)
 
     @property
     def held_out_scores(self) -> np.ndarray:
-        """The sum of the tree outputs so far, for each held-out row."""
+        """The sum of the tree outputs so far, for each held-out row, in the order of `held_out_rows`."""
         return self._capture_scores(self._booster.eval_valid)
 
     def _capture_scores(self, evaluate: Callable[..., Any]) -> np.ndarray:

@@ -41,14 +41,14 @@ class TrainingConfig(OptimizerOptions):
     schedule : {"cosine", "constant"}
         Whether the learning rate then falls along a cosine or stays constant.
     clip : float or None
-        The largest gradient norm of each network. Longer gradients are scaled down.
+        The largest gradient norm of each network. Longer gradients are scaled down. None for no limit.
     ema : float
         If above 0, weights are averaged over about 1 / (1 - ema) steps. Validation and predictions use the average.
     score : {"nll", "crps", "loss"}
         The validation score that selects epochs: each network keeps the weights of its best epoch. "loss" is the
         training objective, as in the paper. If the likelihood has an option `beta` above 0, this is not a proper score.
     patience : int, optional
-        A network stops if its validation score has not improved for this many epochs.
+        A network stops if its validation score has not improved for this many epochs. None: it trains for all epochs.
     precision : {"float32", "bf16"}
         The precision in which networks are computed.
     accumulate : int
