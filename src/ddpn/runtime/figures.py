@@ -60,10 +60,10 @@ def figure_class() -> "type[Figure]":
 def make_panels(
     heights: Sequence[float], columns: int = 1, width: float = 5.6, **options: Any
 ) -> "tuple[Figure, np.ndarray]":
-    """Make a figure with a grid of axes; return the figure and the axes.
+    """Make a figure with a grid of axes; return the figure and an array of axes, shape (len(heights), columns).
 
-    `heights` has the height of each row of axes, and `width` is the total width, in inches. `options` are passed to
-    matplotlib's `Figure.subplots`. Pyplot is not used, so no window opens and no global state changes.
+    `heights` has the height of each row of axes, and `width` is the width of each column of axes, in inches. `options`
+    are passed to matplotlib's `Figure.subplots`. Pyplot is not used, so no window opens and no global state changes.
     """
     figure = figure_class()((width * columns, sum(heights)), layout="constrained")
     return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)

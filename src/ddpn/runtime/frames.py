@@ -18,7 +18,11 @@ def library_name(table: object) -> str:
 
 
 def make_frame(columns: Mapping[str, Any], library: str = "polars", index: np.ndarray | None = None) -> Any:
-    """Make a data frame from columns. In pandas, it has the row labels `index`; polars has none."""
+    """Make a data frame from a mapping of names to columns; `library` is "pandas" or "polars".
+
+    A pandas frame has the row labels `index`, by default 0, 1, 2, ... In polars, rows have no labels, and `index` is
+    ignored.
+    """
     if library == "pandas":
         import pandas as pd
 

@@ -41,8 +41,9 @@ class Job:
     - `name` is the name of the job in messages.
     - `work` is a module-level function. It is called as `work(shared, *arguments)`, where `shared` is a value that all
       jobs share, and returns files: byte strings by name.
-    - `identity` contains everything that the result depends on, as values that are valid in JSON. Results are stored
-      under this key. If it is None, the result is not stored.
+    - `arguments` are the arguments of `work` after `shared`.
+    - `identity` is a JSON value, such as a list or dict of numbers and strings, that contains everything on which the
+      result depends. The result is stored under this key. If it is None, the result is not stored.
     """
 
     name: str
@@ -55,17 +56,22 @@ class JobStore(Protocol):
     """The protocol of a store for the results of finished jobs, such as `ddpn.storage.results.ResultStore`."""
 
     def read(self, identity: object) -> Mapping[str, bytes] | None:
-        """Return the stored files of the job with this identity, or None."""
+        """Return the stored files of the job with this identity (`Job.identity`); None if none are stored."""
 
     def write(self, identity: object, files: Mapping[str, bytes], name: str) -> None:
-        """Store the files of the job with this identity; `name` is the name of the job in messages."""
+        """Store the files that a job returned under its identity, the JSON value `Job.identity`.
+
+        Files that are already stored under this identity are replaced. `name` describes the job for people.
+        """
 
 
 class Result(NamedTuple):
     """The result of a job: the files that it returned, or the error that ended it.
 
-    `error` is a `DDPNError` that the job raised, or a `JobError` if it failed for another reason. `trace` is the
-    traceback of an unexpected exception, and otherwise "".
+    - `files` maps names of files to their contents. It is None if the job failed.
+    - `error` is None if the job succeeded. Otherwise it is a `DDPNError` that the job raised, or a `JobError` if it
+      failed for another reason.
+    - `trace` is the traceback of an unexpected exception, and otherwise "".
     """
 
     job: Job

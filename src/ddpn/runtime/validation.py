@@ -41,8 +41,11 @@ def check_integer(name: str | Argument, value: object, minimum: int = 0, error: 
 def check_number(name: str, value: object, condition: str, holds: bool | None = None) -> float:
     """Return `value` as a float. If it is not a number, or if `holds` is False, raise a `ConfigError`.
 
-    `holds` says whether the value meets the condition. `condition` completes the error message "`name` must be ...",
-    for example with "above 0".
+    `holds` says whether the value meets the condition; None means that any number does. `condition` completes the error
+    message "`name` must be ...", for example with "above 0".
+
+    >>> check_number("beta", 0.5, "above 0", holds=0.5 > 0)
+    0.5
     """
     if not is_number(value) or holds is False:
         raise ConfigError(argument=name, must=f"be {condition}", got=f"{value!r:.40}")
@@ -81,9 +84,9 @@ def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None
 
 
 def check_column(name: str, columns: Sequence[str], role: str = "", error: type[DDPNError] = ConfigError) -> str:
-    """Return `name`. If it is not among `columns`, raise `error`.
+    """Return `name`, the name of a column. If it is not among `columns`, raise `error` and suggest a similar one.
 
-    In the error message, `role` is the argument that names the column.
+    In the error message, `role` is the argument that names the column, or words for its use; "" mentions neither.
     """
     if name not in columns:
         role = f" (`{role}`)" if role.isidentifier() else f" ({role})" if role else ""
