@@ -63,6 +63,8 @@ class MemberFit:
 class MemberFitter:
     """Fits members one after the other, each to as many training rows as the time limit allows.
 
+    Under a time limit, a member is fitted to a sample first, and to more rows if time is left.
+
     Parameters
     ----------
     specs : sequence of MemberSpec
@@ -99,7 +101,8 @@ class MemberFitter:
 
         The member is first fitted to a sample of the rows. The time that this takes determines to how many rows it is
         fitted next. Without a time limit, it is fitted to all rows at once. `members_left` is the number of members,
-        including this one, that share the remaining time.
+        including this one, that share the remaining time. If the fit failed, the result has the reason instead of a
+        member.
         """
         total, started = len(self.folds.train), time.monotonic()
         has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None

@@ -113,7 +113,10 @@ class LinearObjective:
 
     @cached_property
     def constant(self) -> np.ndarray:
-        """The coefficients of the best fit without slopes (see `Head.sample_start`). All slopes are 0."""
+        """The coefficients of the best fit without slopes (see `Head.sample_start`). All slopes are 0.
+
+        Shape: (coefficients,), like `theta`.
+        """
         theta = np.zeros(self.blocks[-1].stop)
         theta[[block.start for block in self.blocks]] = self.head.sample_start(self.sample).numpy()
         return theta
@@ -124,7 +127,8 @@ class LinearObjective:
         The dispersion is the best one of three. The best fit without slopes would be a bad start, because it attributes
         all variation of the counts to dispersion. If counts vary much, its Double Poisson is so wide that the loss
         hardly depends on the slopes, and the search would end where it began. Some likelihoods nevertheless start from
-        the fit without slopes: the Poisson, and those whose first raw output is not the log mean of a count.
+        the fit without slopes: the Poisson, and those whose first raw output is not the log mean of a count. The result
+        has shape (coefficients,), like `theta`.
         """
         head = self.head
         if not head.is_count or head.exposure_is_total or isinstance(head, PoissonHead):
@@ -138,7 +142,7 @@ class LinearObjective:
         return min(starts, key=self.value)
 
     def value(self, theta: np.ndarray) -> float:
-        """Compute the objective; return infinity instead of NaN."""
+        """Compute the objective at the coefficients `theta`; return infinity instead of NaN."""
         penalty = 0.5 * float(self.penalty @ np.square(theta))
         return float(np.nan_to_num(self.share.numpy() @ self.losses(theta) + penalty, nan=np.inf))
 
@@ -164,7 +168,7 @@ class LinearObjective:
             return self.head.sample_loss(self.raw(theta), self.sample).numpy()
 
     def value_and_gradient(self, theta: np.ndarray, is_rough: bool = False) -> tuple[float, np.ndarray]:
-        """Compute the objective and its gradient, of shape (coefficients,).
+        """Compute the objective and its gradient, of shape (coefficients,), at the coefficients `theta`.
 
         If `is_rough`, the likelihood is computed in float32, which is faster.
         """
@@ -178,7 +182,7 @@ class LinearObjective:
         return value.item() + 0.5 * float(penalty @ theta), np.concatenate(gradient) + penalty
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
-        """Compute the Hessian of the objective, of shape (coefficients, coefficients).
+        """Compute the Hessian of the objective at `theta`, of shape (coefficients, coefficients).
 
         The most recent result is cached.
         """
@@ -328,7 +332,8 @@ def _evaluate(objective: LinearObjective, theta: np.ndarray) -> _Point:
 def _scale_by_curvature(hessian: np.ndarray) -> np.ndarray:
     """Return the scale factor 1 / sqrt(|curvature|) of each coefficient, which makes its scaled curvature 1 or -1.
 
-    The curvature of a coefficient is its diagonal entry of `hessian`. If it is 0, the scale factor is 1.
+    The curvature of a coefficient is its diagonal entry of `hessian`, which has shape (coefficients, coefficients). If
+    it is 0, the scale factor is 1. The result has shape (coefficients,).
     """
     curvature = np.abs(np.diag(hessian))
     return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))

@@ -111,7 +111,10 @@ def choose_fold_columns(folds: list[Fold], matrix: np.ndarray, rate: np.ndarray,
 
 
 def select_columns(matrix: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
-    """Select the columns of a matrix at the positions `chosen`; None selects all columns."""
+    """Select the columns of a matrix at the positions `chosen`; None selects all columns.
+
+    Shape: (rows, columns) -> (rows, chosen columns).
+    """
     return matrix if chosen is None else matrix[:, chosen]
 
 

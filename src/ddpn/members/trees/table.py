@@ -41,7 +41,7 @@ class TreeTable:
         return table, table.read(columns)
 
     def read(self, X: Any) -> np.ndarray:
-        """Convert a table to a float64 matrix with `width` columns.
+        """Convert a table to a float64 matrix of shape (rows, width).
 
         Missing values and levels without a code become NaN.
         """
@@ -59,14 +59,15 @@ class TreeTable:
 
     @property
     def is_category(self) -> np.ndarray:
-        """A mask of the matrix columns, True for those with codes of levels."""
+        """A mask of the matrix columns, of shape (width,), True for those with codes of levels."""
         return np.array([kind.is_category for kind in self.schema.kinds])
 
     def get_directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
         """Return the monotone constraint of each matrix column, or None if `monotone` is None.
 
         A constraint is 1 if the mean must not decrease with the column, and -1 if it must not increase. 0 means that
-        there is no constraint. `monotone` maps names of numeric columns to 1 or -1.
+        there is no constraint. The result has shape (width,). `monotone` maps names of numeric columns to 1 or -1; a
+        column without an entry has no constraint. Raise an error if it names other columns or has other values.
         """
         if monotone is None:
             return None

@@ -83,7 +83,8 @@ def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
 def highest_log_gamma(log_mu: Tensor) -> Tensor:
     """Return the upper bound on log gamma of a Double Poisson, given log mu.
 
-    gamma is the inverse dispersion. The bound is the log of 100 mu, but at least log 10 and at most log 1e4.
+    gamma is the inverse dispersion. The bound is the log of 100 mu, but at least log 10 and at most log 1e4. It has the
+    shape of `log_mu`.
     """
     return log_mu.clamp(_LOG_SMALL_MU, LOG_GAMMA[1] - _LOG_MAX_GAMMA_RATIO) + _LOG_MAX_GAMMA_RATIO
 
@@ -91,7 +92,8 @@ def highest_log_gamma(log_mu: Tensor) -> Tensor:
 def lowest_log_gamma(log_mu: Tensor) -> Tensor:
     """Return the lower bound on log gamma of a Double Poisson, given log mu.
 
-    gamma is the inverse dispersion. The bound is the log of 1e-4, or of 0.1 / mu if mu is above 1,000.
+    gamma is the inverse dispersion. The bound is the log of 1e-4, or of 0.1 / mu if mu is above 1,000. It has the shape
+    of `log_mu`.
     """
     return LOG_GAMMA[0] - (log_mu - LOG_LARGE_MU).clamp(min=0.0)
 
@@ -99,7 +101,8 @@ def lowest_log_gamma(log_mu: Tensor) -> Tensor:
 def mean_preserving_log_gamma(log_gamma: Tensor, log_mu: Tensor) -> Tensor:
     """Limit log gamma so that the mean of a Double Poisson stays within 6% of mu; return the limited log gamma.
 
-    gamma is the inverse dispersion, and `log_mu` includes the exposure. Without this limit, means would not be
+    gamma is the inverse dispersion, and `log_mu` includes the exposure. Both arguments have one value per row and
+    network, and so has the result. Without this limit, means would not be
     proportional to the exposure. The mean is close to mu if gamma mu is large or gamma is close to 1. For small mu, it
     is about mu^gamma instead: with gamma = 0.3, a thousandth of the exposure would have an eighth of the mean.
 

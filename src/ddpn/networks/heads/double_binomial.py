@@ -58,7 +58,10 @@ class DoubleBinomialHead(Head):
         self.total = total
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoubleBinomial:
-        """Create a Double Binomial with mu = total * sigmoid(raw[0]) and gamma = e^raw[1], both smoothly bounded."""
+        """Create a Double Binomial with mu = total * sigmoid(raw[0]) and gamma = e^raw[1], both smoothly bounded.
+
+        The total of a row is its exposure or, without exposures, the option `total`. See `Head.forward` for the shapes.
+        """
         raw = promote_precision(raw)
         total = self._total(exposure, raw)
         logit = bend(raw[..., 0], *LOGIT)

@@ -102,7 +102,11 @@ class DoublePoissonHead(Head):
             raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. {remedy}")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson | MeanDoublePoisson:
-        """Create a Double Poisson with mu (or mean) exposure * e^raw[0] and gamma e^raw[1], both smoothly bounded."""
+        """Create a Double Poisson with mu (or mean) exposure * e^raw[0] and gamma e^raw[1], both smoothly bounded.
+
+        See `Head.forward` for the shapes. With an exposure and `location="mu"`, gamma is limited further, so that the
+        mean is nearly proportional to the exposure.
+        """
         log_location, log_gamma = self._apply_links(promote_precision(raw), exposure)
         if self.location == "mean":
             return MeanDoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
@@ -163,11 +167,12 @@ class DoublePoissonHead(Head):
 def _highest_log_gamma_for_mean(log_mean: Tensor) -> Tensor:
     """Return the upper bound on log gamma of a Double Poisson, given its log mean.
 
-    gamma is the inverse dispersion. The bound is the log of 4 max(mean, 1), at most log 1e4.
+    gamma is the inverse dispersion. The bound is the log of 4 max(mean, 1), at most log 1e4. It has the shape of
+    `log_mean`.
     """
     return log_mean.clamp(0.0, LOG_GAMMA[1] - _LOG_MAX_GAMMA_RATIO) + _LOG_MAX_GAMMA_RATIO
 
 
 def _compute_deviance(log_mu: Tensor, y: Tensor) -> Tensor:
-    """Compute mu - y + y log(y / mu), half the Poisson deviance. For y = 0, it is mu."""
+    """Compute mu - y + y log(y / mu), half the Poisson deviance, for each element. For y = 0, it is mu."""
     return log_mu.exp() + y * (y.clamp(min=1.0).log() - 1.0 - log_mu)

@@ -124,8 +124,8 @@ WHOLE_BATCH = WorkerShard(rank=0, world_size=1)
 class Runtime:
     """The device on which networks are trained, and the processes among which batches are divided.
 
-    Processes add up their gradients, so several processes compute the same result as one. A single process has no
-    overhead.
+    Several processes are started by torchrun. They add up their gradients, so they compute the same result as one
+    process. A single process has no overhead.
 
     Parameters
     ----------

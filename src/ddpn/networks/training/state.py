@@ -91,7 +91,10 @@ class State:
 
     @contextmanager
     def use_averaged_weights(self) -> Iterator[None]:
-        """Use the averaged weights instead of the current ones within a `with` block."""
+        """Use the exponentially averaged weights instead of the current ones within a `with` block.
+
+        Without averaging (`TrainingConfig.ema` is 0), the current weights are used.
+        """
         if not self.config.ema:
             yield
             return
