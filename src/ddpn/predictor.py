@@ -336,7 +336,7 @@ class Predictor:
         positions = np.arange(len(sample))
         for number, block in enumerate(sample.replace(X=self.parse(sample.X)).blocks(BLOCK)):
             check_deadline()
-            arguments = self.counts.arguments(block)
+            arguments = self.counts.to_arguments(block)
             with label_row_errors(positions[number * BLOCK :] if block.labels is None else block.labels):
                 distribution = self.distribution(block.X, arguments["exposure"], member, arguments["upper"])
             yield self.wrap(distribution, member, block.interval_groups), block

@@ -118,7 +118,7 @@ def test_bounds_of_predictions_are_one_per_row():
 def test_a_sample_gives_back_the_arguments_that_made_it(arguments, columns):
     counts = CountRange(**arguments)
     first = counts.apply(make_sample(**columns))
-    inverted = counts.arguments(first)
+    inverted = counts.to_arguments(first)
     again = counts.apply(make_sample(first.y, **inverted))
     for name in ("y", "exposure", "lower", "upper", "limit"):
         np.testing.assert_array_equal(getattr(first, name), getattr(again, name))

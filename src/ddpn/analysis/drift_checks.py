@@ -214,7 +214,7 @@ def compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
     """
     with single_thread():
         # All rows are predicted at once, because there are few of them.
-        arguments = predictor.counts.arguments(sample)
+        arguments = predictor.counts.to_arguments(sample)
         prediction = predictor.predict(sample.X, arguments["exposure"], arguments["upper"])
         dist = discretize(censor_rows(prediction.distribution, sample.limit))
         y = torch.from_numpy(sample.y)

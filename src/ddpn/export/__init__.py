@@ -1,4 +1,4 @@
-"""Export a fitted model as one ONNX file, with which ONNX Runtime predicts without Python, torch or ddpn.
+"""Export a fitted model as one ONNX file. With this file, ONNX Runtime predicts without Python, torch or ddpn.
 
 Importing this package and calling `describe_onnx` imports no torch.
 """

@@ -15,7 +15,7 @@ _MAX_FILE_BYTES = 2**31
 
 
 def describe_onnx(path: str | PathLike[str]) -> JsonObject:
-    """Read the description of an exported file: its inputs, outputs and members, and information about the fit.
+    """Read the description that an exported file contains: its inputs, outputs and members, and facts about the fit.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ def describe_onnx(path: str | PathLike[str]) -> JsonObject:
     Returns
     -------
     dict
-        Ready for JSON: the inputs with their types and meanings, the outputs, and the members with their weights. For a
-        model of `ddpn fit` also the date, the data and the scores.
+        A dict that JSON can hold: the inputs with their types and meanings, the outputs, and the members with their
+        weights. If the model was fitted by `ddpn fit`, it also has the date, the data and the scores of the fit.
     """
     file = Path(path)
     if not file.is_file():

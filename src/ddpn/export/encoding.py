@@ -1,7 +1,7 @@
 """Add graph nodes that encode the raw columns of a table as matrices of numbers, from which members predict.
 
-These are the inputs of networks, the columns of trees, and the design matrices of GLMs. A level is a value of a
-category, and its code is its position in the list of levels.
+These matrices are the inputs of networks, the columns of trees, and the design matrices of GLMs. A level is a value of
+a category. Its code is its position in the list of levels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,21 @@ _DAY_MICROSECONDS = 86_400e6
 
 
 class EncodedTable(NamedTuple):
-    """The columns of a table as two matrices with shape (rows, columns): `numbers` and `codes`.
+    """The columns of a table as two matrices: one of numbers, and one of the codes of categories.
 
-    `numbers` has the columns `number_names`: numbers, date parts and booleans, with NaN for missing values. `codes` has
-    one column per category, in the order of `levels`. If a category has n levels, their codes are 0 to n - 1, n stands
-    for unknown levels, and n + 1 for missing values. A matrix is None if it would have no columns. `names` are the
-    columns of both matrices in the order of the table.
+    Attributes
+    ----------
+    names : tuple of str
+        All columns, in the order of the table.
+    numbers : Value or None, shape (rows, columns)
+        Numbers, parts of dates and booleans, with NaN for missing values. None if there are no such columns.
+    number_names : tuple of str
+        The names of the columns of `numbers`.
+    codes : Value or None, shape (rows, columns)
+        A column per category, in the order of `levels`. If a category has n levels, their codes are 0, ..., n - 1. Code
+        n stands for unknown levels, and n + 1 for missing values. None if there are no categories.
+    levels : dict of str to tuple
+        The levels of each category, by name.
     """
 
     names: tuple[str, ...]
@@ -45,7 +54,7 @@ def read_columns(
 ) -> EncodedTable:
     """Encode the raw columns of a table as numbers and codes.
 
-    `cells` has the raw values of each column, and `levels` the levels of each category, by name.
+    `cells` has the raw values of each column, and `levels` has the levels of each category, by name.
     """
     numbers: list[Value] = []
     codes: list[Value] = []
@@ -115,7 +124,10 @@ def _compute_month(graph: Graph, days: Value) -> Value:
 
 
 def find_level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Sequence[str]) -> Value:
-    """Find the code of each cell: the position of its level, len(levels) if unknown, or len(levels) + 1 if missing."""
+    """Find the code of each cell of a category: the position of its level in `levels`.
+
+    The code is len(levels) for unknown levels, and len(levels) + 1 for missing values. Shape: (rows,).
+    """
     # Strip blanks around a single word. An additional word is appended, so that even an empty cell has one.
     words, count = graph.ops("StringSplit", cells.op("StringConcat", " ."), kinds=("s", "i"))
     trimmed = graph.where(count.equals(1), "", graph.where(count.equals(2), words.take(0), cells))
@@ -145,7 +157,7 @@ def find_level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Se
 
 
 class _PositionedInputs(NamedTuple):
-    """A part of the encoder's output matrix, with the position of each of its columns in the whole matrix."""
+    """Some columns of the matrix that an encoder computes, with their positions in the whole matrix."""
 
     inputs: Value
     positions: list[int]
@@ -156,8 +168,8 @@ def encode_inputs(
 ) -> Value:
     """Encode a table like a fitted `FeatureEncoder`, as the input matrix of a network or GLM. Shape: (rows, inputs).
 
-    Values are rounded to float32, but stay float64 arrays. `chosen` selects columns of the matrix by position; by
-    default all are used.
+    Values are rounded to float32 precision, but stay float64. `chosen` selects columns of the matrix by position. By
+    default, all are used.
     """
     ends = np.cumsum([column.width for column in encoder.columns_])
     starts = dict(zip(table.names, (ends - [column.width for column in encoder.columns_]).tolist(), strict=True))
@@ -173,9 +185,10 @@ def encode_inputs(
 def _encode_numbers(
     graph: Graph, table: EncodedTable, encodings: dict[str, NumberEncoding], starts: dict[str, int]
 ) -> list[_PositionedInputs]:
-    """Encode all numeric columns: scaled values, indicators of missing values, bins, steps and indicators of codes.
+    """Encode all columns of numbers: standardised values, missing indicators, bins, steps and one-hot codes.
 
-    `encodings` has the fitted encoding of each column, and `starts` the position of its first input.
+    `encodings` has the fitted encoding of each column, and `starts` has the position of its first input in the whole
+    matrix.
     """
     assert table.numbers is not None
     names = table.number_names
@@ -216,10 +229,10 @@ def _encode_numbers(
 def _encode_categories(
     codes: Value, table: EncodedTable, encodings: dict[str, CategoryEncoding], starts: dict[str, int]
 ) -> list[_PositionedInputs]:
-    """Encode all categories: indicators of levels, of rare levels and of missing values, and target effects.
+    """Encode all categories: indicators of levels, of rare levels and of missing values, and level effects.
 
-    The effect of a level is the number by which the encoder replaces it (`CategoryEncoding.effects`). `encodings` has
-    the fitted encoding of each column, and `starts` the position of its first input.
+    A level effect is a number for the level (target encoding, `CategoryEncoding.effects`). `encodings` has the fitted
+    encoding of each column, and `starts` has the position of its first input in the whole matrix.
     """
     targets, columns, inputs, positions = [], [], [], []
     effects, with_effects, effect_positions = [], [], []
@@ -247,7 +260,10 @@ def _encode_categories(
 
 
 def _map_codes(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
-    """Replace codes by numbers: code c in column j becomes `targets[j][c]`. Shape: (rows, columns), unchanged."""
+    """Replace codes by numbers: code c in column j becomes `targets[j][c]`.
+
+    The shape, (rows, columns), does not change.
+    """
     offsets = np.concatenate([[0], np.cumsum([len(column_targets) for column_targets in targets])[:-1]])
     return codes.graph.constant(np.concatenate([np.asarray(column_targets) for column_targets in targets])).take(
         codes + offsets[None], axis=0
@@ -255,9 +271,10 @@ def _map_codes(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
 
 
 def build_tree_matrix(graph: Graph, table: EncodedTable, tree_table: TreeTable) -> Value:
-    """Build the matrix that boosted trees take as input. Shape: (rows, columns).
+    """Build the matrix of numbers and codes that boosted trees take as input. Shape: (rows, columns).
 
-    Categories are columns of codes, in which `MAX_LEVELS` stands for a missing or unknown level.
+    A category is a column of the codes that `tree_table` gives its levels. The code `MAX_LEVELS` stands for missing and
+    unknown levels.
     """
     levels = tree_table.levels
     parts = (

@@ -1,11 +1,11 @@
 """Add graph nodes that convert raw outputs of members to distributions, and compute their pmfs.
 
-A component is the distribution that one network, one GLM or one pair of tree ensembles predicts for a row. It may
-consist of several distributions, for example if it is zero-inflated. Each of them belongs to one of two families:
-Double Poissons, which include Poissons (gamma = 1), and Negative Binomials.
+A component is the distribution that one network, one GLM or one pair of tree ensembles predicts for a row. A component
+may be a mixture of several distributions, for example if it is zero-inflated. Each of these belongs to one of two
+families: Double Poissons, which include Poissons (gamma = 1), and Negative Binomials.
 
-All distributions of a family are computed together, as a `Stack`, on a grid of counts 0, ..., K - 1. The window of a
-distribution is the part of the grid that contains nearly all of its mass.
+All distributions of a family are computed together. They form a `Stack`. Pmfs are computed on a grid of counts 0, ...,
+K - 1. The window of a distribution is the part of the grid that contains nearly all of its probability.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,14 +30,25 @@ _N_HALVINGS, _N_SERIES_TERMS = 3, 12
 
 @dataclass(frozen=True)
 class Stack:
-    """C distributions of the same family for each row, as graph values with shape (rows, C).
+    """C distributions of the same family for each row. Unless stated otherwise, attributes have shape (rows, C).
 
-    - `family` is "double_poisson" or "negative_binomial".
-    - `log_mu` is the log of the location, which includes the exposure.
-    - `log_shape` is the log of gamma (Double Poisson) or alpha (Negative Binomial).
-    - `weight` is the share of a distribution in its component.
-    - `component` has the number of the component to which each of the C distributions belongs.
-    - `positive` is True for distributions that are conditioned on counts above 0.
+    Each distribution is a part of a component: the distribution that a network, a GLM or a pair of tree ensembles
+    predicts.
+
+    Attributes
+    ----------
+    family : str
+        "double_poisson" or "negative_binomial".
+    log_mu : Value
+        The log of the location mu, which includes the exposure.
+    log_shape : Value
+        The log of gamma (Double Poisson) or of alpha (Negative Binomial).
+    weight : Value
+        The weight of the distribution within its component.
+    component : array of int, shape (C,)
+        The number of the component to which each distribution belongs.
+    positive : array of bool, shape (C,)
+        True for distributions that are conditioned on counts above 0.
     """
 
     family: str
@@ -63,9 +74,10 @@ class Stack:
 
 @dataclass(frozen=True)
 class HeadNodes:
-    """The distributions of `size` components, as stacks.
+    """The distributions that `size` components consist of, in one stack per family.
 
-    `zero` is the extra probability of the count 0 in each component, with shape (rows, size), or None.
+    `zero` is the additional probability of the count 0 in each component, as in zero-inflated likelihoods. It has shape
+    (rows, size), or is None.
     """
 
     size: int
@@ -73,7 +85,10 @@ class HeadNodes:
     zero: Value | None = None
 
     def scale_weights(self, weight: Value) -> "HeadNodes":
-        """Multiply all weights and extra probabilities of 0 by `weight`, which has one value per component."""
+        """Multiply the weights of all distributions, and the additional probabilities of 0, by `weight`.
+
+        `weight` has one value per row and component, shape (rows, size).
+        """
         stacks = tuple(replace(stack, weight=stack.weight * weight) for stack in self.stacks)
         return HeadNodes(self.size, stacks, None if self.zero is None else self.zero * weight)
 
@@ -81,14 +96,24 @@ class HeadNodes:
 def add_head(head: Head, raw: Value, log_scale: Value | None, size: int = 1) -> HeadNodes:
     """Add the nodes that convert raw outputs to the distributions of a likelihood.
 
-    `raw` has the raw outputs of `size` components, with shape (rows, size, raw outputs). `log_scale` is the log
-    exposure, with shape (rows, 1), or None. A likelihood that cannot be exported raises a `ConfigError`.
+    A likelihood that cannot be exported raises a `ConfigError`.
+
+    Parameters
+    ----------
+    head : Head
+        The likelihood.
+    raw : Value, shape (rows, size, raw outputs)
+        The raw outputs of each component.
+    log_scale : Value or None, shape (rows, 1)
+        The log exposure. None means an exposure of 1.
+    size : int
+        The number of components, such as networks.
     """
     return _add_family(head, [raw.take(j, axis=2) for j in range(head.n_raw)], log_scale, size)
 
 
 def _add_family(head: Head, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """Add the distributions of a likelihood; `raw` is a list of raw outputs, each with shape (rows, size)."""
+    """Add the nodes of a likelihood, like `add_head`, where `raw` is a list of raw outputs of shape (rows, size)."""
     if isinstance(head, mixed.MixedHead):
         return _add_mixture(head, raw, log_scale, size)
     if isinstance(head, zeros.ZeroHead):
@@ -109,11 +134,13 @@ def _add_family(head: Head, raw: list[Value], log_scale: Value | None, size: int
 
 
 def _poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
+    """Return the family of a Poisson, and log gamma, which is 0."""
     return "double_poisson", log_mu * 0.0
 
 
 def _double_poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
     # The upper bound is log mu plus a constant, clipped to a range.
+    """Return the family of a Double Poisson, and log gamma."""
     lowest_bound, constant, highest_bound = highest_log_gamma(
         torch.tensor([-np.inf, 0.0, np.inf], dtype=torch.float64)
     ).tolist()
@@ -132,6 +159,7 @@ def _double_poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -
 
 
 def _negative_binomial_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
+    """Return the family of a Negative Binomial, and log alpha."""
     return "negative_binomial", bend(raw[1], *LOG_ALPHA)
 
 
@@ -145,9 +173,10 @@ _LINKS: dict[str, Callable[[list[Value], Value, bool], tuple[str, Value]]] = {
 
 
 def _add_zero_head(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """Add the distributions of a zero-inflated or hurdle likelihood, and its extra probability of 0.
+    """Add the nodes of a zero-inflated or hurdle likelihood, with the additional probability of 0.
 
-    In a hurdle model, the base distribution is conditioned on positive counts.
+    In a hurdle model, the base distribution is conditioned on positive counts. The parameters are those of
+    `_add_family`.
     """
     logit, positive = bend(raw[-1], *zeros.LOGIT), np.full(size, isinstance(head, zeros.HurdleHead))
     base = _add_family(head.base, raw[:-1], log_scale, size).scale_weights((-logit).op("Sigmoid"))
@@ -155,7 +184,10 @@ def _add_zero_head(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | No
 
 
 def _add_mixture(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """Add the distributions of a mixture likelihood (`MixedHead`), with the weights that the network predicts."""
+    """Add the nodes of a mixture likelihood (`MixedHead`), whose weights are predicted as well.
+
+    The parameters are those of `_add_family`.
+    """
     graph, start, components = raw[0].graph, 0, []
     logits = [
         ((logit / mixed.MAX_LOGIT).op("Tanh") * mixed.MAX_LOGIT).add_axes(2) for logit in raw[-len(head.families) :]
@@ -180,7 +212,7 @@ def bend(x: Value, low: Value | float, high: Operand) -> Value:
 
 
 def arctangent(graph: Graph, x: Value) -> Value:
-    """Compute the arctangent in float64. ONNX Runtime has this operator only for float32."""
+    """Compute the arctangent in float64, because ONNX Runtime has this operator only for float32."""
     x = x.clip(-1e100, 1e100)  # its square is finite
     for _ in range(_N_HALVINGS):
         x = x / ((x * x + 1.0).sqrt() + 1.0)
@@ -206,11 +238,11 @@ _N_TABULATED_COUNTS = 32
 
 
 def find_window_ends(stack: Stack, component_weights: np.ndarray, depth: float) -> Value:
-    """Find the last count of each distribution's window. Shape: (rows, C).
+    """Find the last count at which the probability of each distribution matters. Shape: (rows, C).
 
-    It is where the log probability has fallen by about `depth` from the mode. For a distribution with a small weight in
-    the mixture it is earlier, so that about e^-depth of the mixture's mass is left out. `component_weights` are the
-    weights of the components in the mixture.
+    At this count, the log probability is about `depth` below its value at the mode. If a distribution has a small
+    weight in the mixture, the drop is smaller, so that in all cases about e^-depth of the mixture's probability lies
+    beyond. `component_weights` are the weights of the components in the mixture, shape (N,).
     """
     depths = ((stack.weight * component_weights[stack.component][None]).log() + depth).clip(_MIN_DEPTH, depth)
     end = _negative_binomial_end if stack.family == "negative_binomial" else _double_poisson_end
@@ -218,9 +250,9 @@ def find_window_ends(stack: Stack, component_weights: np.ndarray, depth: float) 
 
 
 def _double_poisson_end(stack: Stack, depths: Value) -> Value:
-    """Find the count at which the log probability is `depths` below the mode, by Newton's method in sqrt(y).
+    """Find the count at which the log probability is `depths` below its value at the mode. Shape: (rows, C).
 
-    The iteration starts above the solution.
+    It is found by Newton's method in sqrt(y), starting above the solution.
     """
     log_mu = stack.log_mu
     mu, target = log_mu.exp(), depths / stack.log_shape.exp()
@@ -232,7 +264,7 @@ def _double_poisson_end(stack: Stack, depths: Value) -> Value:
 
 
 def _negative_binomial_end(stack: Stack, depths: Value) -> Value:
-    """Find the count whose unit deviance is `depths`, by Newton's method; the iteration starts above the solution."""
+    """Find the count whose unit deviance is `depths`, by Newton's method from above. Shape: (rows, C)."""
     mu, alpha = stack.log_mu.exp(), stack.log_shape.exp()
     r, ratio = 1.0 / alpha, alpha * mu
     tail = (depths + 1.0) * 4.0 / (1.0 / ratio + 1.0).log()
@@ -244,9 +276,9 @@ def _negative_binomial_end(stack: Stack, depths: Value) -> Value:
 
 
 class Grid(NamedTuple):
-    """A grid of counts y = 0, ..., K - 1, with logarithms that pmfs need. Shape: (K,) each.
+    """The counts 0, ..., K - 1, for which pmfs are computed, with logarithms that they need. Shape: (K,) each.
 
-    `log_y` is log y (0 at y = 0), and `log_h` is y log y - y - log y!.
+    `y` is the count, `log_y` is log y (0 at y = 0), and `log_h` is y log y - y - log y!.
     """
 
     y: Value
@@ -255,7 +287,7 @@ class Grid(NamedTuple):
 
 
 def make_grid(graph: Graph, count: Value) -> Grid:
-    """Make the grid of the counts 0, ..., count - 1."""
+    """Make the grid of the counts 0, ..., `count` - 1."""
     zero, one = graph.constant(0), graph.constant(1)
     index = graph.op("Range", zero, count, one, kind="i")
     y = index.cast("f")
@@ -271,9 +303,9 @@ def make_grid(graph: Graph, count: Value) -> Grid:
 
 
 def compute_moments(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:
-    """Compute the means and variances of pmfs on a grid.
+    """Compute the means and variances of pmfs on a grid of counts.
 
-    `axis` is the number of the last axis, along which the counts lie. The results keep it with length 1.
+    `axis` is the axis of the counts, which must be the last one. The results keep it with length 1.
     """
     mean = (pmf * grid.y).sum(axis)
     gap = grid.y - mean
@@ -281,7 +313,10 @@ def compute_moments(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:
 
 
 class Tabulated(NamedTuple):
-    """The pmfs of the distributions of a stack on a grid, (rows, C, K), with their means and variances, (rows, C)."""
+    """The pmfs of the distributions of a stack at the counts of a grid, with shape (rows, C, K).
+
+    Their means and variances have shape (rows, C).
+    """
 
     pmf: Value
     mean: Value
@@ -289,7 +324,7 @@ class Tabulated(NamedTuple):
 
 
 def tabulate(graph: Graph, stack: Stack, grid: Grid) -> Tabulated:
-    """Compute the pmf of each distribution of a stack on a grid, and its mean and variance."""
+    """Compute the pmf of each distribution of a stack at the counts of a grid, and its mean and variance."""
     log_mu, shape = stack.log_mu.add_axes(2), stack.log_shape.exp().add_axes(2)
     if stack.family == "double_poisson":  # normalised by the sum over the grid
         deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
@@ -309,7 +344,7 @@ def tabulate(graph: Graph, stack: Stack, grid: Grid) -> Tabulated:
 
 
 def log1p(graph: Graph, x: Value) -> Value:
-    """Compute log(1 + x) accurately for small x. ONNX has no such operator, so Kahan's method is used."""
+    """Compute log(1 + x), accurately for small x. ONNX has no such operator, so Kahan's method is used."""
     u = x + 1.0
     rounded = u - 1.0
     is_small = rounded.equals(0.0)
@@ -317,7 +352,10 @@ def log1p(graph: Graph, x: Value) -> Value:
 
 
 def _exclude_zeros(graph: Graph, table: Tabulated, grid: Grid, positive: np.ndarray) -> Tabulated:
-    """Condition distributions on counts above 0 where `positive` is True; leave the others unchanged."""
+    """Condition distributions on counts above 0.
+
+    Only distributions where `positive` is True change; it has shape (C,).
+    """
     at_zero = table.pmf.take([0], axis=2)
     positive_pmf = table.pmf * grid.y.clip(0.0, 1.0)
     total = graph.where(at_zero > 0.5, positive_pmf.sum(2), 1.0 - at_zero)

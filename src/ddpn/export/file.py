@@ -1,4 +1,4 @@
-"""Write a fitted model as an ONNX file, from the raw columns to the outputs."""
+"""Write a fitted model as an ONNX file, which computes predictions from the raw columns of a table."""
 
 import json
 from collections.abc import Sequence
@@ -116,7 +116,10 @@ def export_onnx(
 
 
 def read_training_quantile(source: ExportedModel, level: float) -> float | None:
-    """Return a quantile of all training counts, or None if the model does not store the counts."""
+    """Return the quantile of all training counts at this level, or None if the model does not store the counts.
+
+    `level` is a probability, such as 0.999.
+    """
     facts: JsonObject = source.members.get("constant", {}).get("facts", {})
     if "raw outputs" not in facts:
         return None
@@ -130,7 +133,10 @@ def read_training_quantile(source: ExportedModel, level: float) -> float | None:
 
 
 def check_quantiles(source: ExportedModel, spec: PredictionSpec) -> None:
-    """Raise a `ConfigError` if a requested quantile of the training counts is larger than ONNX files support."""
+    """Raise a `ConfigError` if a requested quantile of the training counts is larger than ONNX files support.
+
+    `spec` lists the requested quantiles and the coverage of intervals.
+    """
     highest_level = max(0.5 * (1.0 + spec.coverage), *spec.quantiles, 0.5)
     quantile = read_training_quantile(source, highest_level) or 0.0
     if quantile > MAX_GRID_COUNT:
@@ -141,9 +147,9 @@ def check_quantiles(source: ExportedModel, spec: PredictionSpec) -> None:
 
 
 def choose_pmf_count(source: ExportedModel) -> int:
-    """Choose the default for the largest count whose probability is an output.
+    """Choose the largest count whose probability is an output, if the user does not say it.
 
-    It is the upper bound of the counts, if there is one, or a high quantile of the training counts.
+    It is the upper bound of the counts, if there is one, or else a high quantile of the training counts.
     """
     if source.predictor.counts.upper is not None:
         return min(source.predictor.counts.upper, _MAX_PMF_COUNT)
@@ -155,9 +161,17 @@ def choose_pmf_count(source: ExportedModel) -> int:
 
 
 def build_model(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[InputColumn], dict[str, str]]:
-    """Build the ONNX model; return it with its input columns and the names of its outputs.
+    """Build the ONNX model of the outputs that `spec` lists.
 
-    The names are keyed by quantity, such as "mean". A name differs from its key if a column is called so.
+    Returns
+    -------
+    file : onnx.ModelProto
+        The ONNX model.
+    inputs : list of InputColumn
+        The inputs, which are columns of the table.
+    outputs : dict of str to str
+        The name of the output of each quantity, such as "mean". The name differs from the quantity if an input is
+        called like the quantity.
     """
     predictor, graph = source.predictor, Graph()
     counts, groups = predictor.counts, predictor.calibration.groups
@@ -227,7 +241,10 @@ def build_model(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[
 
 
 def _find_group_code(graph: Graph, cells: Value, column: InputColumn, groups: IntervalGroups) -> Value:
-    """Find the position of each row's interval group; unknown groups get the last position. Shape: (rows, 1)."""
+    """Find the position of each row's interval group in `groups`. Unknown groups get the last position.
+
+    `cells` has the values of the group column, and `column` describes this column. Shape: (rows, 1).
+    """
     if column.kind == Kind.DATE:
         raise ConfigError(
             f"Interval groups cannot be exported if they are dates, such as column {groups.by!r}. Calibrate by a "

@@ -1,6 +1,6 @@
 """Build ONNX graphs from values that support Python's operators. Only this module imports onnx.
 
-A value has a kind: f (float64), i (int64), b (boolean) or s (string).
+The kind of a value is the type of its elements: f (float64), i (int64), b (boolean) or s (string).
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -22,12 +22,12 @@ Operand = Union["Value", float, str, np.ndarray]
 
 
 def onnx() -> ModuleType:
-    """Import and return the package onnx, which the extra `export` installs."""
+    """Import and return the package onnx, which is installed with `pip install ddpn[export]`."""
     return import_extra("onnx", "export")
 
 
 def tensor_type(kind: str) -> int:
-    """Return ONNX's number for the element type of a kind of value."""
+    """Return the number by which ONNX encodes the element type of a kind of value: f, i, b or s."""
     types = onnx().TensorProto
     return {"f": types.DOUBLE, "i": types.INT64, "b": types.BOOL, "s": types.STRING}[kind]
 
@@ -35,7 +35,7 @@ def tensor_type(kind: str) -> int:
 def _make_operator(operator: str, kind: str | None = None) -> Callable[..., "Value"]:
     """Make a method of `Value` that adds a node with an ONNX operator.
 
-    `kind` is the kind of its result; by default, it is that of the value.
+    `kind` is the kind of the result: f, i, b or s. Default: the kind of the value.
     """
 
     def method(self: "Value", *others: Operand) -> "Value":
@@ -45,13 +45,20 @@ def _make_operator(operator: str, kind: str | None = None) -> Callable[..., "Val
 
 
 class Value:
-    """An array in a graph: an input, a constant or the output of a node. Python's operators on it add nodes."""
+    """An array in an ONNX graph: an input, a constant or the output of a node.
+
+    Python's operators, such as +, add a node to the graph and return its output. `kind` is the type of the elements: f
+    (float64), i (int64), b (boolean) or s (string).
+    """
 
     def __init__(self, graph: "Graph", name: str, kind: str = "f") -> None:
         self.graph, self.name, self.kind = graph, name, kind
 
     def op(self, operator: str, *others: Operand, kind: str | None = None, **attributes: Any) -> "Value":
-        """Add a node that applies an ONNX operator to this value and `others`; return its output."""
+        """Add a node that applies an ONNX operator to this value and `others`, and return its output.
+
+        `kind` is the kind of the output; by default, it is that of this value.
+        """
         return self.graph.op(operator, self, *others, kind=kind or self.kind, **attributes)
 
     __add__ = __radd__ = _make_operator("Add")
@@ -70,20 +77,20 @@ class Value:
         return self.graph.value(other, self.kind).op("Div", self)
 
     def clip(self, low: Operand, high: Operand) -> "Value":
-        """Limit elements to the range from `low` to `high`, which broadcast. NaN stays NaN."""
+        """Limit elements to the range from `low` to `high`, which are broadcast. NaN stays NaN."""
         lowered = self.graph.where(self > high, high, self)
         return self.graph.where(lowered < low, low, lowered)
 
     def sum(self, axis: int) -> "Value":
-        """Sum along an axis, which keeps the length 1."""
+        """Sum along an axis, and keep the axis with length 1."""
         return self.op("ReduceSum", self.graph.constant([axis]))
 
     def max(self, axis: int) -> "Value":
-        """Compute the maximum along an axis, which keeps the length 1."""
+        """Compute the maximum along an axis, and keep the axis with length 1."""
         return self.op("ReduceMax", self.graph.constant([axis]))
 
     def cast(self, kind: str) -> "Value":
-        """Convert the elements to another kind."""
+        """Convert the elements to another kind: f, i, b or s."""
         return self.op("Cast", to=tensor_type(kind), kind=kind)
 
     def round_to_float32(self) -> "Value":
@@ -96,22 +103,26 @@ class Value:
         return self.op("Unsqueeze", self.graph.constant(list(axes)))
 
     def reshape(self, *shape: int) -> "Value":
-        """Change the shape. A length of -1 is computed from the others."""
+        """Change the shape. A length of -1 is inferred from the other lengths."""
         return self.op("Reshape", self.graph.constant(list(shape)))
 
     def take(self, index: "Value | ArrayLike", axis: int = 1) -> "Value":
-        """Select elements along an axis by position. An integer as `index` removes the axis."""
+        """Select elements along an axis by their positions.
+
+        If `index` is a single integer, the axis is removed.
+        """
         return self.op("Gather", index if isinstance(index, Value) else self.graph.constant(index), axis=axis)
 
     def slice(self, start: int, end: int = 2**62, axis: int = 1) -> "Value":
-        """Select the elements from `start` up to, but without, `end` along an axis."""
+        """Select the elements at the positions `start`, ..., `end` - 1 along an axis."""
         return self.op("Slice", *(self.graph.constant([x]) for x in (start, end, axis)))
 
 
 class Graph:
     """An ONNX graph under construction, with its nodes in the order of execution.
 
-    The body of a loop is a separate graph, which shares names and constants with the graph around it (`parent`).
+    The body of a loop is a separate graph. It shares names and constants with the graph that contains the loop, which
+    is its `parent`.
     """
 
     def __init__(self, parent: "Graph | None" = None) -> None:
@@ -124,6 +135,7 @@ class Graph:
         self.reserved: set[str] = set()
 
     def _new_name(self) -> str:
+        """Return a name that no other value of the graph has."""
         root = self._root
         while True:
             root._count += 1
@@ -139,7 +151,8 @@ class Graph:
     def constant(self, values: ArrayLike, kind: str | None = None) -> Value:
         """Return a constant. Equal constants are stored only once.
 
-        By default, integers have the kind int64, and other numbers float64.
+        `kind` is the kind of its elements: f, i, b or s. By default, it follows from the type of `values`: i for
+        integers, f for other numbers.
         """
         array = np.asarray(values)
         kind = kind or {"f": "f", "i": "i", "u": "i", "b": "b"}.get(array.dtype.kind, "s")
@@ -162,19 +175,23 @@ class Graph:
         return single.op("Cast", to=onnx().TensorProto.DOUBLE)
 
     def value(self, operand: Operand, kind: str = "f") -> Value:
-        """Convert a number, a string or an array to a constant of this kind; return a `Value` unchanged."""
+        """Convert a number, a string or an array to a constant of this kind. A `Value` is returned unchanged."""
         return operand if isinstance(operand, Value) else self.constant(operand, kind)
 
     def op(self, operator: str, *inputs: Operand, kind: str = "f", domain: str = "", **attributes: Any) -> Value:
-        """Add a node with one output, and return the output."""
+        """Add a node with an ONNX operator that has one output, and return the output.
+
+        `kind` is the kind of the output: f, i, b or s. `attributes` are those of the operator.
+        """
         return self.ops(operator, *inputs, kinds=(kind,), domain=domain, **attributes)[0]
 
     def ops(
         self, operator: str, *inputs: Operand, kinds: Sequence[str], domain: str = "", **attributes: Any
     ) -> list[Value]:
-        """Add a node with one output per element of `kinds`, and return the outputs.
+        """Add a node with an ONNX operator that has several outputs, and return the outputs.
 
-        Numbers among the inputs become constants of the kind of the first `Value`.
+        `kinds` has the kind of each output: f, i, b or s. Numbers among the inputs become constants of the kind of the
+        first `Value` among them.
         """
         kind_of_first = next((value.kind for value in inputs if isinstance(value, Value)), "f")
         names = [self.value(value, kind_of_first).name for value in inputs]
@@ -185,7 +202,7 @@ class Graph:
         return outputs
 
     def import_value(self, value: Value) -> Value:
-        """Return a value of the graph around a loop, for use in this graph, the body of the loop."""
+        """Make a value of the graph that contains a loop usable in this graph, the body of the loop."""
         return Value(self, value.name, value.kind)
 
     def where(self, condition: Value, yes: Operand, no: Operand) -> Value:
@@ -194,14 +211,14 @@ class Graph:
         return self.op("Where", condition, self.value(yes, kind), self.value(no, kind), kind=kind)
 
     def concat(self, values: Sequence[Value], axis: int = 1) -> Value:
-        """Join values along an axis, which by default is that of the columns."""
+        """Concatenate values along an axis. Default: along the columns."""
         return values[0] if len(values) == 1 else self.op("Concat", *values, kind=values[0].kind, axis=axis)
 
     def loop(self, times: Value, body: Callable[["Graph", Value], Value]) -> Value:
         """Add a loop that evaluates `body(graph, number)` for the numbers 0, ..., times - 1; return all results.
 
-        The results are stacked along a new first axis. The body adds its nodes to the `graph` that it is passed, and
-        gets values of this graph by `import_value`.
+        The results are stacked along a new first axis. The body must add its nodes to the graph that it is passed.
+        Values of the surrounding graph must be passed through `import_value` of that graph.
         """
         inner = Graph(self)
         number, go_on = Value(inner, self._new_name(), "i"), Value(inner, self._new_name(), "b")

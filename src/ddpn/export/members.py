@@ -1,4 +1,4 @@
-"""Add graph nodes that compute the predicted distributions of members of all classes from the encoded table."""
+"""Add graph nodes that compute the predicted distributions of the members of a mixture from the encoded table."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,10 +20,16 @@ from ddpn.runtime.errors import ConfigError
 
 
 class RowNodes(NamedTuple):
-    """The inputs of members for all rows.
+    """The graph values from which all members predict.
 
-    `table` is the encoded table. `log_exposure` is None if there is no exposure. `zero` is a column of zeros, with
-    shape (rows, 1); adding it to a constant repeats the constant for each row.
+    Attributes
+    ----------
+    table : EncodedTable
+        The encoded columns of the table.
+    log_exposure : Value or None
+        The log of each row's exposure, shape (rows, 1). None if the model has no exposure.
+    zero : Value
+        A column of zeros, shape (rows, 1). Adding it to a constant repeats the constant for each row.
     """
 
     table: EncodedTable
@@ -31,10 +37,10 @@ class RowNodes(NamedTuple):
     zero: Value
 
     def log_scale(self, unit: float) -> Value | None:
-        """Return log(exposure / unit), with shape (rows, 1); without exposure, the exposure counts as 1.
+        """Return log(exposure / unit), with shape (rows, 1), which is added to the log location that a member predicts.
 
-        `unit` is the exposure to which the raw outputs of a member refer. Return None if there is nothing to add to
-        these.
+        `unit` is the exposure to which the member's raw outputs refer. Without exposures, the exposure counts as 1.
+        Return None if there is nothing to add.
         """
         if self.log_exposure is None:
             return None if unit == 1.0 else self.zero - float(np.log(unit))
@@ -42,7 +48,7 @@ class RowNodes(NamedTuple):
 
 
 def add_member(graph: Graph, name: str, member: Member, rows: RowNodes) -> HeadNodes:
-    """Add the nodes that compute the distributions of a member.
+    """Add the nodes that compute the distributions that a member predicts.
 
     If the member cannot be exported, raise a `ConfigError` that contains its `name`.
     """
@@ -110,7 +116,10 @@ def _add_trees(graph: Graph, member: Trees, rows: RowNodes) -> HeadNodes:
 
 
 def _sum_trees(graph: Graph, matrix: Value, boosters: Sequence[Booster], columns: int) -> Value:
-    """Predict with each booster, that is, sum its trees. Shape: (rows, columns) -> (rows, boosters)."""
+    """Predict with each booster by summing its trees. Shape: (rows, columns) -> (rows, boosters).
+
+    `columns` is the number of columns of the matrix.
+    """
     forest = Forest(columns)
     for booster in boosters:
         forest.add(booster)

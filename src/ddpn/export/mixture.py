@@ -1,7 +1,9 @@
 """Add graph nodes that mix the members and compute the outputs: moments, quantiles, intervals and probabilities.
 
-A loop computes one block of rows at a time, because the pmfs of all rows would not fit into memory. In shapes, R is the
-number of rows of a block, N the number of components (`ddpn.export.families`), and K the number of counts of a grid.
+A loop computes one block of rows at a time, because the pmfs of all rows would not fit into memory.
+
+In shapes, R is the number of rows of a block, N is the number of components (the distributions that the networks, GLMs
+and trees predict), and K is the number of counts of a grid 0, ..., K - 1.
 """
 
 from dataclasses import dataclass, replace
@@ -36,14 +38,14 @@ _MOMENTS = ("mean", "variance", "aleatoric", "epistemic")
 
 
 def count_output_columns(spec: PredictionSpec) -> dict[str, int]:
-    """Return the number of columns of each output, by name."""
+    """Return the number of columns of each output, by the name of the output."""
     quantiles = map(quantile_name, spec.quantiles)
     single = (*_MOMENTS, "median", "lower", "upper", "interval_probability", *quantiles, "pmf_mass")
     return dict.fromkeys(single, 1) | {"pmf": find_largest_count(spec) + 1}
 
 
 def find_largest_count(spec: PredictionSpec) -> int:
-    """Return the largest count whose probability is an output."""
+    """Return the largest count whose probability is an output; 0 if the user did not ask for probabilities."""
     return 0 if spec.pmf is None else spec.pmf
 
 
@@ -57,7 +59,10 @@ _MIN_GRID_COUNTS = 64
 
 
 class MomentNodes(NamedTuple):
-    """The mean of the mixture, and its variance with its aleatoric and epistemic parts. Shape: (rows, 1) each."""
+    """The mean and the variance of the mixture, and the aleatoric and epistemic parts of the variance.
+
+    The variance is the sum of its two parts. Shape: (rows, 1) each.
+    """
 
     mean: Value
     variance: Value
@@ -69,11 +74,25 @@ class MomentNodes(NamedTuple):
 class MixtureGraph:
     """A mixture to write into a graph: the distributions of its members, their weights, and the calibration.
 
-    - Counts lie between `lower` and `upper`, which is a number, a value per row with shape (rows, 1), or None.
-    - `recalibration` maps the cdf, or is None.
-    - `spec` lists the outputs.
-    - `levels` are the calibrated interval levels: one if there are no interval groups, else one per group and one for
-      unknown groups. `group_codes` has the position of each row's level, with shape (rows, 1), or is None.
+    Attributes
+    ----------
+    members : list of HeadNodes
+        The distributions that each member predicts.
+    weights : list of float
+        The weight of each member.
+    lower : int
+        The smallest possible count.
+    upper : Value, float or None
+        The largest possible count: one number, or one per row with shape (rows, 1).
+    recalibration : MonotoneMap or None
+        The map by which the cdf is recalibrated.
+    spec : PredictionSpec
+        The outputs to compute.
+    levels : array
+        The calibrated levels of intervals. Without interval groups, there is one. Otherwise there is one per group, and
+        a last one for unknown groups.
+    group_codes : Value or None, shape (rows, 1)
+        The position of each row's level in `levels`. None without interval groups.
     """
 
     members: list[HeadNodes]
@@ -87,7 +106,7 @@ class MixtureGraph:
 
     @property
     def component_weights(self) -> np.ndarray:
-        """The weight of each component, which is its equal share of the weight of its member. Shape: (N,)."""
+        """The weight of each component, shape (N,). The components of a member have equal shares of its weight."""
         parts = [np.full(member.size, w / member.size) for member, w in zip(self.members, self.weights, strict=True)]
         joined = np.concatenate(parts)
         return joined / joined.sum()
@@ -98,9 +117,10 @@ class MixtureGraph:
         return self.lower > 0 or self.upper is not None
 
     def compute_outputs(self, graph: Graph, rows: Value, zero: Value) -> Value:
-        """Add the nodes that compute all outputs; return them as one matrix, in the order of `count_output_columns`.
+        """Add the nodes that compute all outputs; return them as one matrix.
 
-        `rows` is the number of rows, and `zero` a column of zeros with shape (rows, 1).
+        Its columns are in the order of `count_output_columns`. `rows` is the number of rows, and `zero` a column of
+        zeros with shape (rows, 1).
         """
         all_rows = self._join_stacks(graph, zero)
         # The block size decreases with the length of the longest window.
@@ -148,11 +168,18 @@ class MixtureGraph:
 
 
 class _Rows(NamedTuple):
-    """The graph values that differ between rows, from which a loop selects blocks of rows.
+    """The graph values that have one element or row per row of the table. A loop selects blocks of rows from them.
 
-    `zero` is the extra probability of the count 0 in each component, with shape (rows, N), or None. `end` is the last
-    count that the grid of a row must contain, with shape (rows, 1). `upper` and `group_codes` are those of
-    `MixtureGraph`.
+    Attributes
+    ----------
+    stacks : list of Stack
+        The distributions of all members, in one stack per family.
+    zero : Value or None, shape (rows, N)
+        The additional probability of the count 0 in each component.
+    end : Value, shape (rows, 1)
+        The last count for which pmfs must be computed.
+    upper, group_codes
+        As in `MixtureGraph`.
     """
 
     stacks: list[Stack]
@@ -162,7 +189,7 @@ class _Rows(NamedTuple):
     group_codes: Value | None
 
     def select(self, graph: Graph, index: Value) -> "_Rows":
-        """Select rows by position, as values of `graph`, the body of a loop."""
+        """Select the rows at the positions `index`, for use in `graph`, the body of a loop."""
 
         def select(value: Any) -> Any:
             return graph.import_value(value).take(index, axis=0) if isinstance(value, Value) else value
@@ -195,15 +222,19 @@ def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
     spec, levels = mixture.spec, mixture.levels
 
     def look_up_per_group(values: np.ndarray) -> Value:
-        """Return, for each row, the value of its interval group. Shape: (R, 1), or () if all rows share one value."""
+        """Return the value of each row's interval group.
+
+        Shape: (R, 1), or () if all rows share one value.
+        """
         return graph.constant(values).take(
             0 if rows.group_codes is None or len(values) == 1 else rows.group_codes, axis=0
         )
 
     def find_quantile(level: np.ndarray) -> Value:
-        """Find a quantile of each row, the smallest count with P(Y <= count) >= level.
+        """Find a quantile of each row: the smallest count with P(Y <= count) >= level.
 
-        The result is NaN if the quantile is beyond the grid. `level` has one element, or one per interval group.
+        `level` has one element, or one per interval group. The result is NaN if the quantile is beyond the grid of
+        counts.
         """
         mass = look_up_per_group(level - _ROUNDING * np.minimum(level, 1.0 - level))
         return graph.where(cdf.max(1) >= mass, (cdf < mass).cast("f").sum(1), np.nan)
@@ -229,8 +260,8 @@ def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
 def _look_up_cdf(graph: Graph, cdf: Value, count: Value) -> Value:
     """Look up P(Y <= count) in the cdf of each row.
 
-    `cdf` has shape (R, K), and `count` (R, 1) or (R, K). The result is 0 for negative counts, the last value of the cdf
-    for counts beyond the grid, and NaN for NaN.
+    `cdf` has shape (R, K), and `count` has shape (R, 1) or (R, K). The result is 0 for negative counts, the last value
+    of the cdf for counts beyond the grid, and NaN for NaN.
     """
     last = cdf.op("Shape", kind="i").take(1, axis=0) - 1
     is_nan = count.is_nan()
@@ -240,11 +271,11 @@ def _look_up_cdf(graph: Graph, cdf: Value, count: Value) -> Value:
 
 
 def _find_narrowest_run(graph: Graph, cdf: Value, min_mass: Value) -> tuple[Value, Value, Value]:
-    """Find the shortest run of successive counts that has at least the mass `min_mass`, for each row.
+    """Find the shortest interval of counts whose probability is at least `min_mass`, for each row.
 
-    Return its first count, its last count and its mass, with shape (R, 1) each. The counts are NaN if the whole grid
-    has less mass. This is `ddpn.distributions.kernels.arrays.find_narrowest_run` as graph nodes. The length is found by
-    bisection, as one more than the largest length at which no run has enough mass.
+    Return its first count, its last count and its probability, with shape (R, 1) each. The counts are NaN if the
+    probability of the whole grid is less. The length is found by bisection: it is one more than the largest length at
+    which no interval has enough probability. `ddpn.distributions.kernels.arrays.find_narrowest_run` computes the same.
     """
     before = graph.concat([cdf.take([0]) * 0.0, cdf.slice(0, -1)])
     first = (cdf * 0.0 + 1.0).op("CumSum", graph.constant(1)) - 1.0
@@ -268,7 +299,7 @@ def _find_narrowest_run(graph: Graph, cdf: Value, min_mass: Value) -> tuple[Valu
 def _mix(graph: Graph, component_weights: np.ndarray, row: _Rows, tables: list[Tabulated]) -> tuple[Value, MomentNodes]:
     """Compute the pmf, with shape (R, K), and the moments of a mixture of distributions without bounds.
 
-    `tables` has the tabulated pmfs of each stack of `row`.
+    `row` has the distributions of a block of rows, and `tables` the pmfs of each of its stacks.
     """
     weighted = [(stack.weight * component_weights[stack.component][None]).add_axes(1) for stack in row.stacks]
     pmf = reduce(add, (weight.op("MatMul", table.pmf) for weight, table in zip(weighted, tables, strict=True)))
@@ -289,14 +320,14 @@ def _mix(graph: Graph, component_weights: np.ndarray, row: _Rows, tables: list[T
 
 
 def _add_zeros(graph: Graph, pmf: Value, zero: Value) -> Value:
-    """Add the probabilities `zero`, with shape (..., 1), to the count 0 of pmfs with shape (..., K)."""
+    """Add the probabilities `zero` to the count 0 of pmfs. Shape: (..., K) for pmfs, and (..., 1) for `zero`."""
     return graph.concat([pmf.take([0], axis=-1) + zero, pmf.slice(1, axis=-1)], axis=-1)
 
 
 def _combine_moments(component_weights: np.ndarray, mean: Value, variance: Value) -> MomentNodes:
     """Compute the moments of the mixture from the means and variances of its components.
 
-    `mean` and `variance` have shape (R, N), and `component_weights` (N,).
+    `mean` and `variance` have shape (R, N), and `component_weights` has shape (N,).
     """
     weights = component_weights[None]
     mixture_mean = (mean * weights).sum(1)
@@ -308,9 +339,10 @@ def _combine_moments(component_weights: np.ndarray, mean: Value, variance: Value
 def _truncate(
     graph: Graph, mixture: MixtureGraph, row: _Rows, tables: list[Tabulated], grid: Grid
 ) -> tuple[Value, MomentNodes]:
-    """Compute the pmf, with shape (R, K), and the moments of a mixture whose components are truncated to the bounds.
+    """Compute the pmf and the moments of a mixture whose components are truncated to the bounds of the counts.
 
-    `tables` has the tabulated pmfs of each stack of `row`.
+    The pmf has shape (R, K). `row` has the distributions of a block of rows, and `tables` the pmfs of each of its
+    stacks.
     """
     component_weights, upper = mixture.component_weights, row.upper
     matrices = (graph.constant(np.eye(len(component_weights))[:, stack.component]) for stack in row.stacks)
@@ -333,9 +365,9 @@ def _truncate(
 def _recalibrate(
     graph: Graph, recalibration: MonotoneMap, cdf: Value, moments: MomentNodes, grid: Grid
 ) -> tuple[Value, Value, MomentNodes]:
-    """Recalibrate the cdf of the mixture; return the new cdf, pmf and moments.
+    """Recalibrate the cdf of the mixture by a monotone map; return the new cdf, pmf and moments.
 
-    The share of the epistemic variance in the variance does not change.
+    The ratio of the epistemic variance to the whole variance does not change.
     """
     at, value = recalibration.at.numpy(), recalibration.value.numpy()
     lines = zip(at.tolist(), np.diff(at).tolist(), (np.diff(value) / np.diff(at)).tolist(), strict=False)

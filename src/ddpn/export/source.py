@@ -1,4 +1,4 @@
-"""Read the model to export, from a folder or an estimator: its predictor, and the raw columns of its table."""
+"""Read the model to export, from a folder, an estimator or a predictor, and find the raw columns of its table."""
 
 from dataclasses import dataclass, field
 from itertools import product
@@ -29,13 +29,26 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class InputColumn:
-    """A raw column of the table, which is an input of the file, and how its cells are converted.
+    """A raw column of the table, which becomes an input of the ONNX file, and how its cells are converted.
 
-    - `kind` is a key of `MEANINGS`.
-    - `names` are the columns that the model derives from it: one for each of the `parts` of a date, else one.
-    - `markers` are numbers that stand for a missing value, and `words` are texts that do so in a category.
-    - `aliases` are pairs of a text and the level of a category that it stands for.
-    - If `by_value` is True, texts that represent the same number, such as 7 and 7.0, are the same level.
+    Attributes
+    ----------
+    name : str
+        The name of the column and of the input.
+    kind : str
+        What the column holds: a key of `MEANINGS`, such as "number" or "exposure".
+    names : tuple of str
+        The columns that the model derives from it: one per part of a date, otherwise one.
+    parts : tuple of str
+        The parts of a date, such as "month".
+    words : tuple of str
+        Text that stands for a missing value in a category.
+    markers : tuple of float
+        Numbers that stand for a missing value.
+    aliases : tuple of pairs of str
+        Other spellings of levels: pairs of a text and the level of a category that it stands for.
+    by_value : bool
+        True if text that spells the same number is the same level of a category, such as 7 and 7.0.
     """
 
     name: str
@@ -53,13 +66,13 @@ class InputColumn:
         return "s" if self.kind in ("category", "group") else "f"
 
     def as_dict(self) -> JsonObject:
-        """Return the description of this input in the file, ready for JSON."""
+        """Return the description of this input that the file contains, as a dict for JSON."""
         facts = {"name": self.name, "type": "string" if self.element == "s" else "float64", "kind": self.kind}
         return {**facts, "meaning": MEANINGS[self.kind]}
 
 
 def list_input_columns(roles: Roles) -> list[InputColumn]:
-    """List the inputs of the file for a model that `ddpn fit` saved."""
+    """List the features of a model that `ddpn fit` saved, as inputs of the ONNX file."""
     columns, markers = [], tuple(parse_missing_numbers(roles.missing))
     for column in roles.features:
         words, aliases = {""}, dict[str, str]()
@@ -95,9 +108,20 @@ _SUMMARY_FACTS = ("date", "data", "command", "split", "versions", "scores", "lea
 class ExportedModel:
     """Everything about a model that `export_onnx` writes into a file.
 
-    `columns` are the inputs that are features. `exposure` and `upper` are the names of the inputs with the exposure and
-    the upper bound of each row, and `target` is the column of counts, or None. `members` (facts about each member) and
-    `summary` (about the fit) are copied to the description that `describe_onnx` reads.
+    Attributes
+    ----------
+    predictor : Predictor
+        The fitted mixture and its calibration.
+    columns : list of InputColumn
+        The inputs that are features.
+    members : dict
+        Facts about each member, for the description that `describe_onnx` reads.
+    target : str or None
+        The column of counts, if it has a name.
+    exposure, upper : str
+        The names of the inputs with the exposure and with the upper bound of each row.
+    summary : dict
+        Facts about the fit, for the description that `describe_onnx` reads.
     """
 
     predictor: Predictor
@@ -110,7 +134,7 @@ class ExportedModel:
 
 
 def read_model(model: Any) -> ExportedModel:
-    """Read the model to export, from the folder of a saved model, a fitted estimator, or a `Predictor`."""
+    """Read the model to export from the folder of a saved model, a fitted estimator, or a `Predictor`."""
     if isinstance(model, str | PathLike):
         return _read_folder(Path(model))
     if isinstance(model, Predictor):
@@ -124,7 +148,10 @@ def read_model(model: Any) -> ExportedModel:
 
 
 def _read_folder(path: Path) -> ExportedModel:
-    """Read the model to export from a model folder. If `ddpn fit` saved it, its task names the raw columns."""
+    """Read the model to export from the folder of a saved model.
+
+    If `ddpn fit` saved it, the inputs are the raw columns of its table. Otherwise they are the columns of X.
+    """
     if path.is_file():
         raise InputError(f"{path} is a file, not the folder of a saved model.")
     from ddpn import estimators
@@ -153,7 +180,7 @@ def _read_folder(path: Path) -> ExportedModel:
 
 
 def _describe_predictor(predictor: Predictor) -> ExportedModel:
-    """Convert a predictor that was fitted in Python to the model to export; its columns are those of X."""
+    """Return the model to export for a predictor that was fitted in Python. Its inputs are the columns of X."""
     schema = predictor.schema
     if schema is None:
         must = "have a member that uses columns"

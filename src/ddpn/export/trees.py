@@ -1,4 +1,4 @@
-"""Add graph nodes that evaluate boosted trees, all at once and level by level from their roots.
+"""Add graph nodes that evaluate boosted trees: all trees at the same time, level by level from their roots.
 
 ONNX's own operators for tree ensembles are not used. One rounds to float32. The other is missing in ONNX Runtime 1.20,
 and versions 1.21 and 1.22 return wrong sums for some trees.
@@ -24,12 +24,22 @@ _LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 
 class Tree(NamedTuple):
-    """The splits and leaves of a decision tree, as lists. Split 0 is the root, and parents come before their children.
+    """The splits and leaves of a decision tree.
 
-    Split i compares column `columns[i]` with `thresholds[i]`: smaller or equal values go to the left child, and so do
-    missing values if `to_left[i]` is True. `children[i]` is the pair (left, right), in which n >= 0 means split n, and
-    ~n means leaf n. `leaves` are the values of the leaves. `target` is the number of the sum in `Forest` to which the
-    tree belongs.
+    Attributes
+    ----------
+    columns : list of int
+        The column that each split compares with its threshold. Split 0 is the root, and parents come before children.
+    thresholds : list of float
+        The threshold of each split. Values up to the threshold go to the left child.
+    to_left : list of bool
+        Whether missing values go to the left child of each split.
+    children : list of pairs of int
+        The left and the right child of each split: n >= 0 means split n, and ~n means leaf n.
+    leaves : list of float
+        The value of each leaf.
+    target : int
+        The number of the booster to which the tree belongs, in a `Forest`.
     """
 
     columns: list[int]
@@ -50,9 +60,18 @@ class Tree(NamedTuple):
 
 @dataclass
 class Forest:
-    """Several sums of trees over the columns of the same matrix, which has `width` columns.
+    """The trees of several boosters, which predict from the columns of the same matrix.
 
-    Each sum is called a target; it is a constant plus the leaf values of all trees of one booster.
+    The prediction of a booster is called a target. It is a constant plus the sum of the leaf values of its trees.
+
+    Attributes
+    ----------
+    width : int
+        The number of columns of the matrix.
+    trees : list of Tree
+        The trees of all boosters.
+    constants : list of float
+        The constant of each booster.
     """
 
     width: int
@@ -62,7 +81,7 @@ class Forest:
     sets: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
 
     def add(self, booster: Booster) -> None:
-        """Add a booster, whose trees become a new target."""
+        """Add the trees of a booster, whose prediction becomes a new target."""
         self.constants.append(0.0)
         for tree in slice_trees(booster.arrays):
             if len(tree["threshold"]):
@@ -71,10 +90,10 @@ class Forest:
                 self.constants[-1] += float(tree["leaf_value"][0])
 
     def _convert_tree(self, tree: Mapping[str, np.ndarray], chosen: np.ndarray | None) -> Tree:
-        """Convert one of LightGBM's trees.
+        """Convert a tree from LightGBM's arrays.
 
-        `chosen` are the columns of the matrix that the booster uses; None means all. A split by a set of codes becomes
-        a split of an additional column, which says whether the code is in the set.
+        A split by a set of codes (of a category) becomes a split of an additional column, which says whether the code
+        is in the set. `chosen` has the positions of the columns that the booster uses. None means all columns.
         """
         columns, thresholds, to_left = [], [], []
         for feature, kind, threshold in zip(
@@ -95,7 +114,7 @@ class Forest:
         return Tree(columns, thresholds, to_left, children, tree["leaf_value"].tolist(), len(self.constants) - 1)
 
     def sum_trees(self, graph: Graph, matrix: Value) -> Value:
-        """Add the nodes that compute all targets. Shape: (rows, columns) -> (rows, targets)."""
+        """Add the nodes that predict with all boosters. Shape: (rows, columns) -> (rows, targets)."""
         total = graph.where(matrix.take([0]).is_nan(), 0.0, 0.0) + np.array([self.constants])
         if not self.trees:
             return total
@@ -113,7 +132,10 @@ class Forest:
         return total
 
     def _append_set_columns(self, graph: Graph, matrix: Value) -> Value:
-        """Append a column for each set of codes, which is 0 in rows whose code is in the set, and 1 in others."""
+        """Append a column for each set of codes of a category.
+
+        The column is 0 in rows whose code is in the set, and 1 in all other rows.
+        """
         parts, order = [matrix], list(range(self.width))
         for column in sorted({column for column, _ in self.sets}):
             numbers = {levels: number for (set_column, levels), number in self.sets.items() if set_column == column}
@@ -126,10 +148,10 @@ class Forest:
 
 
 def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) -> Value:
-    """Return the value of the leaf that each row reaches in each tree. Shape: (rows, 2 width) -> (rows, trees).
+    """Return the value of the leaf that each row reaches in each tree. Shape: (rows, 2 `width`) -> (rows, trees).
 
-    `values` has every column twice. Missing values are infinity in the first half, so that they go to the right, and
-    minus infinity in the second half, so that they go to the left.
+    `values` has every column twice, because missing values are replaced by numbers. They are infinity in the first
+    half, so that they go to the right, and minus infinity in the second half, so that they go to the left.
     """
     column: list[int] = []
     threshold, leaf, children, roots = [], [], [], []
@@ -160,7 +182,7 @@ def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) 
 
 
 def _unpack_codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
-    """Return the codes in set `number` of one of LightGBM's trees, which stores sets as bits of 32-bit words.
+    """Return the codes in set `number` of a tree. LightGBM stores each set as bits of 32-bit words.
 
     Bits beyond `MAX_LEVELS` are ignored, because no code is that large.
     """

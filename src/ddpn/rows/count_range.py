@@ -133,7 +133,7 @@ class CountRange:
             must = "hold a count that is known exactly"
             raise InputError(argument="y", must=must, got="censored counts only")
 
-    def arguments(self, sample: CountRows) -> dict[str, np.ndarray | None]:
+    def to_arguments(self, sample: CountRows) -> dict[str, np.ndarray | None]:
         """Convert rows to the arguments `exposure`, `upper` and `censored` of an estimator.
 
         Arguments that are not needed are None.

@@ -46,7 +46,7 @@ class CountRows(Generic[Inputs, Vector]):
     weight : array-like, optional
         The weight of each row. A weight of 2 equals giving the row twice.
     exposure : array-like or float, optional
-        The known scale of each row.
+        The known scale of each row: the expected count is proportional to it.
     labels : array, optional
         The names of the rows in messages: row numbers of a file, or the index of a data frame. Default: the index of a
         pandas object, or positions from 0.

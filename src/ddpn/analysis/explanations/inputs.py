@@ -164,7 +164,7 @@ class Inputs:
         number of rows of the sample.
         """
         predictor = model if isinstance(model, Predictor) else model.predictor_
-        arguments = predictor.counts.arguments(sample)
+        arguments = predictor.counts.to_arguments(sample)
         inputs = cls(model, sample.X, arguments["exposure"], arguments["upper"], names, total)
         inputs.sample = sample.replace(X=None)
         return inputs
