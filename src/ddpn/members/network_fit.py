@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ddpn.members.member import make_exposure_tensor
 from ddpn.members.network_options import MAX_ENCODED_COLUMNS, NetworkOptions, choose_numeric_encoding
 from ddpn.networks.backbones import MLP, check_table_backbone
-from ddpn.networks.backbones.packed import InputPacking, UnpackedInputs
+from ddpn.networks.backbones.packed import InputPacking, UnpackingBackbone
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import (
@@ -131,7 +131,7 @@ class NetworkFit(Generic[Kind]):
         model.reset(config.seeds, self._fit_intercepts(training_rows))
         model_with_unpacking = model
         if rows.packing is not None:
-            model_with_unpacking = model.with_backbone(UnpackedInputs(cast(MLP, model.backbone), rows.packing))
+            model_with_unpacking = model.with_backbone(UnpackingBackbone(cast(MLP, model.backbone), rows.packing))
         return self._make_member(
             rows, model, self._train(model_with_unpacking, rows.train, rows.validation, config, clock)
         )

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddpn.networks.backbones import MLP
-from ddpn.networks.backbones.packed import InputPacking, UnpackedInputs, holds_table_rows
+from ddpn.networks.backbones.packed import InputPacking, UnpackingBackbone, holds_table_rows
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TrainingConfig, fit
@@ -43,7 +43,7 @@ def test_a_backbone_returns_what_it_returns_for_unpacked_rows(rows):
     inputs = draw_inputs(int(np.prod(rows)))
     packed = packing.pack([inputs], len(inputs))
     expected = backbone(torch.from_numpy(inputs).view(*rows, -1))
-    assert torch.equal(UnpackedInputs(backbone, packing)(packed.view(*rows, -1)), expected)
+    assert torch.equal(UnpackingBackbone(backbone, packing)(packed.view(*rows, -1)), expected)
 
 
 def test_a_training_on_packed_rows_is_that_on_their_inputs():
@@ -52,7 +52,7 @@ def test_a_training_on_packed_rows_is_that_on_their_inputs():
     for packs in (False, True):
         model = CountModel(MLP(n_in=19, hidden=(8,), n_networks=2), make_head("poisson"), 2)
         model.reset(seeds)
-        trained = model.with_backbone(UnpackedInputs(model.backbone, packing)) if packs else model
+        trained = model.with_backbone(UnpackingBackbone(model.backbone, packing)) if packs else model
         X = packing.pack([inputs], 300) if packs else torch.from_numpy(inputs)
         sample = CountRows(X, y)
         rows = [sample.map(lambda t, part=part: t[part]) for part in (slice(200), slice(200, 300))]

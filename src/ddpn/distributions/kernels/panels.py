@@ -424,8 +424,8 @@ def divide_panels(panels, values, cdf_map):
             is_within = piece == knots - 2 or cdf + mass <= cdf_map[0, piece + 1]
             if not is_within and n > N_POSITIONS and waiting < MAX_HALVES:
                 whole = part.copy()
-                apply_table(HALVES[find_table(n), 0], whole, part_values[waiting])
-                apply_table(HALVES[find_table(n), 1], whole, part)
+                multiply_by_matrix(HALVES[find_table(n), 0], whole, part_values[waiting])
+                multiply_by_matrix(HALVES[find_table(n), 1], whole, part)
                 parts[waiting - 1, 0], parts[waiting - 1, 1] = x + 0.5 * n, 0.5 * n
                 parts[waiting, 0], parts[waiting, 1] = x, 0.5 * n
                 waiting += 1
@@ -494,8 +494,8 @@ def sum_panel_moments(panels, values, moments):
 # Sums over panels ----------------------------------------------------------------------------------------------------
 
 
-def apply_table(matrix, values, results):
-    """Multiply a quadrature table by the values at 16 positions: write values @ matrix to `results`.
+def multiply_by_matrix(matrix, values, results):
+    """Multiply the values at 16 positions by a matrix: write values @ matrix to `results`.
 
     Shape: `matrix` (16, n), `values` (16,), `results` (n,).
     """
@@ -536,7 +536,7 @@ def sum_squares(values, n, start, sign, work):
         A work array.
     """
     t, total = find_table(n), 0.0
-    apply_table(UPTO[t], values, work)
+    multiply_by_matrix(UPTO[t], values, work)
     for i in range(N_POSITIONS):
         total += WEIGHTS[t, i] * (start + sign * (n * work[i] + 0.5 * values[i])) ** 2
     return n * total
@@ -638,8 +638,8 @@ def split_at_count(panels, values, totals, level, y, work):
     for i in range(N_POSITIONS):
         inner[i] = values[s, i]
     while n > N_POSITIONS:
-        apply_table(HALVES[find_table(n), 0], inner, left)
-        apply_table(HALVES[find_table(n), 1], inner, right)
+        multiply_by_matrix(HALVES[find_table(n), 0], inner, left)
+        multiply_by_matrix(HALVES[find_table(n), 1], inner, right)
         n *= 0.5
         lower, upper = sum_panel(left, n), sum_panel(right, n)
         if is_reached(below + lower, above + upper, x + n, level, y):
@@ -698,7 +698,7 @@ def tabulate_curve(panels, positions, values, totals):
     partial_sums = np.zeros(N_POSITIONS)
     for s in range(len(panels)):
         n = panels[s, 1]
-        apply_table(UPTO[find_table(n)], values[s], partial_sums)
+        multiply_by_matrix(UPTO[find_table(n)], values[s], partial_sums)
         for i in range(N_POSITIONS):
             node = s * N_POSITIONS + i
             nodes[0, node], nodes[2, node] = positions[s, i], values[s, i]

@@ -77,7 +77,7 @@ class InputPacking(nn.Module):
         return inputs.index_copy_(-1, self.numbers, packed[..., : self._flags.start].view(torch.float32))
 
 
-class UnpackedInputs(nn.Module):
+class UnpackingBackbone(nn.Module):
     """A backbone that unpacks packed rows by `packing` and passes them to another backbone.
 
     Shape: (B, bytes), or (B, M, bytes) with separate rows for each of M networks -> (B, M, output_dim).
