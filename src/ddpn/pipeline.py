@@ -5,7 +5,6 @@ A member is one model of the mixture, such as boosted trees. `CountRegressor.fit
 (`ddpn.runtime.time_plan`). Ctrl-C ends the current step, and everything that was fitted before is kept.
 """
 
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, calib
 from ddpn.calibration.calibration import Calibration
 from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.calibration.heavy_tails import describe_heavy_tail
+from ddpn.distributions.kernels.compiling import read_clock_without_compiling
 from ddpn.members import MEMBERS, format_member_label
 from ddpn.members.fitting import is_member_error
 from ddpn.members.folds import Folds, JobOptions
@@ -183,7 +183,7 @@ def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOption
             fitted.notes.append(f"Not compared with {label}, because the time budget ran out.")
             continue
         schedule.on_step(f"Fitting for comparison: {label}")
-        started, clock = time.perf_counter(), schedule.start_clock(COMPARISONS)
+        started, clock = read_clock_without_compiling(), schedule.start_clock(COMPARISONS)
         try:
             with single_thread(), warnings.catch_warnings(), clock.limit():
                 # Warnings about convergence are ignored: an approximate fit is good enough for a comparison.
@@ -200,7 +200,7 @@ def _fit_comparisons(fitted: FittedPipeline, head: Head, options: PipelineOption
             fitted.missing.append(COMPARISONS)
             return
         else:
-            predictor.add(name, member, time.perf_counter() - started)
+            predictor.add(name, member, read_clock_without_compiling() - started)
             fitted.predictions.predictions.add(name, member)
 
 

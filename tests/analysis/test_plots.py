@@ -8,23 +8,28 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
+from matplotlib import pyplot
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 from PIL import Image
 from scipy import stats
 
-from ddpn import CountGLM, Poisson, metrics
-from ddpn.analysis.explanations import Curve
+from ddpn import CountGLM, Mixture, Poisson, metrics
+from ddpn.analysis.explanations import Curve, Inputs, effects
 from ddpn.analysis.plots.explanations import choose_axis_limits
 from ddpn.analysis.plots.panels import NAMED, draw_bars, draw_panel, render_svg, shorten_label
 from ddpn.analysis.plots.predictions import draw_scatter, plot_pit
 from ddpn.prediction.figure import bin_probabilities, draw_masses
+from ddpn.prediction.prediction import Prediction
+from ddpn.runtime.errors import InputError
 
 RNG = np.random.default_rng(3)
 MU = RNG.uniform(1.0, 9.0, 1000)
 Y = RNG.poisson(MU)
 DIST = Poisson(torch.from_numpy(MU))
+PREDICTION = Prediction(Mixture(Poisson(torch.from_numpy(MU[:9, None]))))
 
 
 def labels_overlap(figure) -> bool:
@@ -53,12 +58,68 @@ def test_predictions_are_drawn_with_their_masses():
     np.testing.assert_allclose(heights, distribution.pmf(np.arange(len(heights)))[1], rtol=1e-9)
 
 
-def test_a_figure_draws_itself_in_a_notebook():
-    """Figures do without pyplot, whose import teaches IPython how to show figures."""
-    content = plot_pit(DIST, Y)._repr_png_()
-    image = Image.open(BytesIO(content))
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    pyplot.close("all")
+
+
+def plot_effects(figure=None):
+    model = CountGLM(likelihood="poisson").fit(MU[:, None], Y)
+    return effects(Inputs(model, MU[:200, None])).plot(figure=figure)
+
+
+@pytest.mark.parametrize(
+    "plot", [lambda: PREDICTION.plot([0, 1]), lambda: plot_pit(DIST, Y), plot_effects], ids=["rows", "pit", "effects"]
+)
+def test_plots_without_axes_are_new_figures_of_pyplot(plot):
+    before = pyplot.figure()
+    figure = plot()
+    assert pyplot.gcf() is figure
+    assert pyplot.get_fignums() == [before.number, figure.number]
+    assert not before.axes
+
+
+def test_plots_are_drawn_into_given_axes_and_figures():
+    figure, axes = pyplot.subplots(1, 3)
+    assert PREDICTION.plot(ax=axes[:2]) is PREDICTION.plot([1], ax=axes[2]) is figure
+    masses = [[bar.get_height() for bar in ax.patches[:8]] for ax in axes]
+    np.testing.assert_allclose(masses[:2], PREDICTION.pmf(np.arange(8))[:2], rtol=1e-9)
+    assert masses[2] == pytest.approx(masses[1])
+    with pytest.raises(InputError, match="one Axes for each of the 3 rows, got 2"):
+        PREDICTION.plot([0, 1, 2], ax=axes[:2])
+    assert plot_pit(DIST, Y, ax=figure.add_subplot()) is figure
+    assert pyplot.get_fignums() == [figure.number]
+    other = Figure()
+    assert plot_effects(other) is other
+    assert len(other.axes) == 2
+    assert pyplot.get_fignums() == [figure.number]
+
+
+def test_figures_of_a_report_draw_themselves_in_a_notebook():
+    """pyplot, whose import teaches IPython how to show figures, does not know them."""
+    figure = draw_panel(lambda ax: ax.plot([0, 1]))
+    assert not pyplot.get_fignums()
+    image = Image.open(BytesIO(figure._repr_png_()))
     assert image.format == "PNG"
     assert len(image.convert("L").getcolors()) > 2
+
+
+@pytest.mark.last
+def test_a_notebook_shows_each_plot_once():
+    nbformat, client = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    cells = [
+        "import torch\nfrom ddpn import Mixture, Poisson\nfrom ddpn.prediction.prediction import Prediction\n"
+        "prediction = Prediction(Mixture(Poisson(torch.ones(2, 1))))\nprediction.plot()",
+        "figure = prediction.plot()",
+        "figure",
+        "import matplotlib.pyplot as plt\nprediction.plot()\nplt.show()",
+        "plt.show()",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
+    done = client.NotebookClient(notebook).execute()
+    images = [[output for output in cell["outputs"] if "image/png" in output.get("data", {})] for cell in done["cells"]]
+    assert list(map(len, images)) == [1, 1, 1, 1, 0]
 
 
 # SVG in a page ---

@@ -7,6 +7,7 @@ import pytest
 
 from ddpn import CountGLM, CountRegressor
 from ddpn.analysis.explanations import Inputs, contributions, explain
+from ddpn.runtime.errors import InputError
 
 RNG = np.random.default_rng(0)
 COLUMNS = {"age": RNG.uniform(0.0, 1.0, 300), "visits": RNG.poisson(3.0, 300).astype(float)}
@@ -52,3 +53,20 @@ def test_out_of_fold_scores_follow_the_table_of_fit(case):
     _, X, frame = case
     model = CountRegressor(members=["glm"], random_state=0).fit(X, Y)
     assert isinstance(model.leaderboard().to_frame(), frame)
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        ({"age": 0.5, "visits": 2.0}, r"got a dict\. Pass pandas\.DataFrame\(\[X\]\) instead\."),
+        ({"age": [0.5], "visits": [2.0]}, r"got a dict\. Pass pandas\.DataFrame\(X\) instead\."),
+        ([{"age": 0.5, "visits": 2.0}], r"got a list of dicts\. Pass pandas\.DataFrame\(X\) instead\."),
+    ],
+)
+def test_dicts_are_refused_with_the_frame_to_make_of_them(case, X, words):
+    model, _, _ = case
+    for call in (model.predict, model.predict_distribution, model.predict_interval):
+        with pytest.raises(InputError, match=words):
+            call(X)
+    with pytest.raises(InputError, match=words):
+        CountGLM("poisson").fit(X, Y)

@@ -1,6 +1,7 @@
 """Test `CountRegressor` and `DDPNRegressor`: what they fit, which rows they hold out, and what they refuse."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,10 @@ import torch
 from ddpn import CountRegressor, DDPNRegressor
 from ddpn.calibration.calibration import Calibration
 from ddpn.distributions import Poisson
+from ddpn.distributions.kernels import compiling
 from ddpn.estimators.ddpn_regressor import draw_validation_mask
 from ddpn.members import MEMBERS, format_member_label, network_options
+from ddpn.members.folds import Folds
 from ddpn.members.glm import GLM
 from ddpn.metrics import crps
 from ddpn.networks.training.loop import Training
@@ -25,6 +28,24 @@ def line() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 3))
     return X, rng.poisson(np.exp(0.5 + 0.6 * X[:, 0])).astype(float)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1])
+def test_the_seconds_of_a_fit_leave_out_compiling(line, monkeypatch, n_jobs):
+    timer, fit = SimpleNamespace(done=True, duration=0.0), Folds.fit
+
+    def compile_and_fit(*arguments):
+        timer.duration += 100.0
+        return fit(*arguments)
+
+    monkeypatch.setattr(compiling, "_compile_timers", [timer])
+    monkeypatch.setattr(Folds, "fit", compile_and_fit)
+    X, y = line
+    rows = CountRows(X[200:], y[200:])
+    model = CountRegressor(members=["glm"], n_jobs=n_jobs, random_state=0).fit(X[:200], y[:200], validation=rows)
+    assert timer.duration >= 100.0
+    seconds = {entry["name"]: entry["seconds"] for entry in model.leaderboard(X, y).entries}
+    assert seconds == dict.fromkeys(seconds, pytest.approx(-100.0, abs=50.0)), "100 of the few seconds were compiling"
 
 
 def test_the_default_model_says_what_it_is_fitted_without(line, monkeypatch):

@@ -44,8 +44,9 @@ class Leaderboard:
     ----------
     entries : list of dict
         One entry per candidate, sorted by CRPS. Its keys are "name", "label", "weight" (in the mixture), the mean
-        scores "crps", "nll" and "mae", and "seconds" (of the fit). Three keys describe the 90% intervals: "coverage",
-        "expected" (their mean probability by the predicted distributions) and "width".
+        scores "crps", "nll" and "mae", and "seconds" (of the fit, without the time in which kernels were compiled).
+        Three keys describe the 90% intervals: "coverage", "expected" (their mean probability by the predicted
+        distributions) and "width".
     evaluation : Evaluation
         The scores and differences from which the verdict on the mixture is derived.
     rows : int

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ddpn.distributions.kernels.compiling import read_clock_without_compiling
 from ddpn.members.folds import Folds, JobOptions, MemberJobs
 from ddpn.members.member import Member, MemberSpec, NotApplicableError
 from ddpn.rows.splits import draw_held_out_rows
@@ -173,14 +174,14 @@ class MemberFitter:
         If the model itself fails or cannot be fitted in time, the result has a `reason` instead of a `member`. Errors
         in the user's input and errors of the machine are raised.
         """
-        started = time.monotonic()
+        started = read_clock_without_compiling()
         try:
             with clock.limit():
                 if self.jobs is not None and not spec.is_baseline:
                     member, seconds = self._fit_as_job(spec, self.jobs, rows, clock)
                 else:
                     member = self._sample_rows(rows).fit(spec, self.seed, clock)
-                    seconds = time.monotonic() - started
+                    seconds = read_clock_without_compiling() - started
         except NotApplicableError as error:
             return MemberFit(reason=str(error))
         except TimeLimitError:

@@ -49,17 +49,23 @@ def draw_masses(
 
 @use_style
 def draw_predictions(
-    names: Sequence[str], edges: np.ndarray, shares: np.ndarray, intervals: Sequence[tuple[float, float, float]]
+    names: Sequence[str],
+    edges: np.ndarray,
+    shares: np.ndarray,
+    intervals: Sequence[tuple[float, float, float]],
+    axes: "Sequence[Axes]" = (),
 ) -> "Figure":
     """Draw the predicted distributions of several rows as bars, one subplot per row, darker inside the row's interval.
 
     `names` are the titles of the subplots. `edges` and `shares` are the results of `bin_probabilities`, and `intervals`
-    has (low, high, probability) of each row's interval.
+    has (low, high, probability) of each row's interval. `axes` are the subplots; without them, they belong to a new
+    figure of pyplot.
     """
-    figure, axes = make_panels([1.3] * len(names), sharex=True, sharey=True)
-    for row, (ax, name, interval) in enumerate(zip(axes[:, 0], names, intervals, strict=True)):
+    panels = list(axes) or make_panels([1.3] * len(names), sharex=True, sharey=True)[1][:, 0]
+    for row, (ax, name, interval) in enumerate(zip(panels, names, intervals, strict=True)):
         draw_masses(ax, edges, shares[:, row], interval[:2])
         ax.set_title(f"{name}: {interval_words(*interval)}")
         set_ticks(ax.yaxis, percent=True, max_ticks=4)
-        ax.label_outer()
-    return figure
+        if not len(axes):
+            ax.label_outer()
+    return panels[0].get_figure()

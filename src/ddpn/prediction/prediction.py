@@ -25,6 +25,7 @@ from ddpn.runtime.frames import make_frame
 from ddpn.runtime.threads import single_thread
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: The columns of a table of predictions by name: arrays, or lists of reasons.
@@ -442,7 +443,7 @@ class Prediction:
 
     # What notebooks and terminals show ---------------------------------------------------------------------------
 
-    def plot(self, rows: Sequence[int] | None = None) -> Figure:
+    def plot(self, rows: Sequence[int] | None = None, ax: Axes | Sequence[Axes] | None = None) -> Figure:
         """Plot the predicted distributions of some rows, one subplot per row.
 
         Each subplot shows a 90% interval and its probability.
@@ -450,7 +451,9 @@ class Prediction:
         Parameters
         ----------
         rows : sequence of int, optional
-            Positions of the rows. Default: the first five.
+            Positions of the rows. Default: the first five, or as many as there are in `ax`.
+        ax : matplotlib Axes or sequence of Axes, optional
+            The axes to draw into, one for each row. Default: those of a new figure of pyplot, which `plt.show()` shows.
 
         Returns
         -------
@@ -458,7 +461,10 @@ class Prediction:
         """
         from ddpn.prediction.figure import bin_probabilities, draw_predictions  # imports matplotlib
 
-        shown = self[:MAX_SHOWN_ROWS] if rows is None else self[np.array(rows, dtype=int)]
+        axes = [] if ax is None else np.ravel(np.asarray(ax, dtype=object)).tolist()
+        shown = self[: len(axes) or MAX_SHOWN_ROWS] if rows is None else self[np.array(rows, dtype=int)]
+        if axes and len(axes) != len(shown):
+            raise InputError(argument="ax", must=f"have one Axes for each of the {len(shown)} rows", got=str(len(axes)))
         low, high, probability = (end.numpy() for end in shown.interval_with_probability())
         tails = shown.quantile([0.005, 0.995])
         first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
@@ -466,7 +472,7 @@ class Prediction:
         start = float(first) if first > 0.4 * last else 0.0
         edges, shares = bin_probabilities(shown.counts, start, float(last) + 1.0, 48)
         names = [f"row {label}" for label in shown.row_labels]
-        return draw_predictions(names, edges, shares, list(zip(low, high, probability, strict=True)))
+        return draw_predictions(names, edges, shares, list(zip(low, high, probability, strict=True)), axes)
 
     def _tabulate_first_rows(self) -> TextTable:
         """Make the table that notebooks and terminals show: the first rows with their means and intervals."""

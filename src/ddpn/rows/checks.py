@@ -1,6 +1,6 @@
 """Validate the counts, weights, exposures and groups that users pass. Errors name the rows that are wrong."""
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from typing import Protocol, Self, TypeAlias
 
@@ -46,12 +46,23 @@ def get_row_count(X: object) -> int:
 
     Other objects raise an `InputError`.
     """
+    reject_dicts(X)
     if hasattr(X, "shape"):
         return X.shape[0] if len(X.shape) else 0
     try:
         return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
     except TypeError:
         raise InputError(f"X must be an array or a data frame, got {type(X).__name__}.") from None
+
+
+def reject_dicts(X: object) -> None:
+    """Raise an `InputError` if X is a dict or a list of dicts, with the data frame to make of it."""
+    is_list = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
+    if is_list or isinstance(X, Mapping):
+        is_row = isinstance(X, Mapping) and all(np.ndim(cell) == 0 for cell in X.values())
+        what = "a list of dicts" if is_list else "a dict"
+        frame = "pandas.DataFrame([X])" if is_row else "pandas.DataFrame(X)"
+        raise InputError(f"X must be a data frame or an array, got {what}. Pass {frame} instead.")
 
 
 def get_row_labels(*sources: object) -> np.ndarray | None:

@@ -1,5 +1,6 @@
 """The style of all figures of ddpn: colours, panels and axis ticks in matplotlib."""
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from io import BytesIO
@@ -32,21 +33,30 @@ BAR: dict[str, Any] = {"color": SOFT, "edgecolor": ACCENT, "linewidth": 0.8}
 
 
 def use_style(draw: Callable[Arguments, DrawResult]) -> Callable[Arguments, DrawResult]:
-    """Decorate a function so that it draws in the style of ddpn's figures, without changing matplotlib's settings."""
+    """Decorate a function so that it draws in the style of ddpn's figures, and restore matplotlib's settings after it.
+
+    Other settings stay as the function leaves them, unlike with `matplotlib.rc_context`: its first figure may choose a
+    backend, which in notebooks switches the interactive mode on.
+    """
 
     @wraps(draw)
     def draw_in_style(*args: Arguments.args, **kwargs: Arguments.kwargs) -> DrawResult:
         import matplotlib  # takes half a second, like its submodules below
 
-        with matplotlib.rc_context(STYLE):
+        settings = {name: matplotlib.rcParams[name] for name in STYLE}
+        matplotlib.rcParams.update(STYLE)
+        try:
             return draw(*args, **kwargs)
+        finally:
+            matplotlib.rcParams.update(settings)
 
     return draw_in_style
 
 
 @cache
 def figure_class() -> "type[Figure]":
-    """Return a subclass of matplotlib's `Figure` that notebooks display even if pyplot is not imported."""
+    """Return a subclass of matplotlib's `Figure` that notebooks display once, whether or not pyplot knows it."""
+    import matplotlib
     from matplotlib.figure import Figure
 
     class NotebookFigure(Figure):
@@ -54,18 +64,35 @@ def figure_class() -> "type[Figure]":
             self.savefig(content := BytesIO(), format="png")
             return content.getvalue()
 
+        def _ipython_display_(self) -> None:
+            # At the end of a cell, the inline backend shows all figures that pyplot knows. Without this, a figure that
+            # is the value of the cell would be shown twice.
+            if "inline" in matplotlib.get_backend() and "matplotlib.pyplot" in sys.modules:
+                sys.modules["matplotlib.pyplot"].close(self)
+            raise NotImplementedError  # so IPython goes on and asks for a PNG
+
     return NotebookFigure
 
 
+def make_pyplot_figure() -> "Figure":
+    """Make an empty figure with pyplot, so that `plt.show()` shows it and `plt.gcf()` returns it."""
+    from matplotlib import pyplot
+
+    return pyplot.figure(FigureClass=figure_class())
+
+
 def make_panels(
-    heights: Sequence[float], columns: int = 1, width: float = 5.6, **options: Any
+    heights: Sequence[float], columns: int = 1, width: float = 5.6, figure: "Figure | None" = None, **options: Any
 ) -> "tuple[Figure, np.ndarray]":
     """Make a figure with a grid of axes; return the figure and an array of axes, shape (len(heights), columns).
 
-    `heights` has the height of each row of axes, and `width` is the width of each column of axes, in inches. `options`
-    are passed to matplotlib's `Figure.subplots`. Pyplot is not used, so no window opens and no global state changes.
+    `heights` has the height of each row of axes, and `width` is the width of each column of axes, in inches. The axes
+    are added to `figure`, which gets this size, or to a new figure of pyplot. `options` are passed to matplotlib's
+    `Figure.subplots`.
     """
-    figure = figure_class()((width * columns, sum(heights)), layout="constrained")
+    figure = make_pyplot_figure() if figure is None else figure
+    figure.set_size_inches(width * columns, sum(heights))
+    figure.set_layout_engine("constrained")
     return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)
 
 

@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from ddpn.rows.checks import RowError, TableLike, get_row_labels, label_row_errors
+from ddpn.rows.checks import RowError, TableLike, get_row_labels, label_row_errors, reject_dicts
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import find_similar_name, join_words
 from ddpn.tables.columns import MAX_ROWS_CELL_BY_CELL, Column, ColumnTable, Kind, Levels
@@ -187,6 +187,7 @@ def _read_numbers(reader: BaseEstimator, X: TableLike, is_first: bool) -> list[C
 
 
 def _to_frame(X: TableLike) -> nw.DataFrame[IntoDataFrame] | None:
+    reject_dicts(X)
     try:
         frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError:

@@ -15,6 +15,7 @@ from ddpn.analysis.monitoring import MIN_ROWS_TO_COMPARE, Monitoring, compare
 from ddpn.runtime.column_lists import resolve_names
 from ddpn.runtime.display import plural
 from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.figures import figure_class
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_bytes
 from ddpn.tables.files import check_free, check_output, write_file
@@ -191,7 +192,8 @@ def write_explanation(explanation: Explanation | Contributions, path: str, rows:
     ending = Path(path).suffix.lower()
     if ending in _IMAGES:
         content = BytesIO()
-        explanation.plot().savefig(content, format=ending[1:], dpi=150)
+        # Without a figure of pyplot, which would choose a backend for windows.
+        explanation.plot(figure=figure_class()()).savefig(content, format=ending[1:], dpi=150)
         write_bytes(Path(path), content.getvalue())
         return
     table = explanation.to_frame()

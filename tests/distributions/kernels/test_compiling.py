@@ -2,12 +2,13 @@
 
 import importlib
 import sys
+import time
 
 import numba
 import numpy as np
 import pytest
 
-from ddpn.distributions.kernels.compiling import compile_kernel
+from ddpn.distributions.kernels.compiling import compile_kernel, read_clock_without_compiling
 from ddpn.distributions.kernels.loops import compute_normalised_log_probs
 
 FILE = """
@@ -75,3 +76,14 @@ def test_an_edited_constant_makes_a_new_kernel_and_an_unchanged_file_does_not(co
     assert run_kernel(again) == pytest.approx(expected, rel=1e-14)
     assert sum(edited.stats.cache_hits.values()) == 0
     assert sum(again.stats.cache_hits.values()) == 1
+
+
+def test_the_clock_of_a_fit_stands_still_while_a_kernel_is_compiled(compile_text):
+    kernel = compile_text(FILE.replace("SHIFT = 0.0", "SHIFT = -2.0"))
+    times = [(time.perf_counter(), read_clock_without_compiling()) for _ in (run_kernel(kernel), run_kernel(kernel))]
+    start, clock_start = time.perf_counter(), read_clock_without_compiling()
+    run_kernel(compile_text(FILE.replace("SHIFT = 0.0", "SHIFT = -3.0")))
+    seconds, counted = time.perf_counter() - start, read_clock_without_compiling() - clock_start
+    assert counted < 0.5 * seconds, "most of the time is spent compiling"
+    (first, first_clock), (second, second_clock) = times
+    assert second_clock - first_clock == pytest.approx(second - first, abs=1e-3), "nothing is compiled in between"

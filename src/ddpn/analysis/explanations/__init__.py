@@ -93,9 +93,9 @@ class Explanation(ExplanationResult):
         tables = (f"<p>{name}</p>{result._repr_html_()}" for name, result in results.items() if result is not None)
         return "".join([*tables, f"<p>{self.drawn_rows_note}</p>" if self.drawn_rows_note else ""])
 
-    def plot(self) -> "Figure":
-        """Draw the effects of the six columns with the strongest effects on the mean."""
-        return self.effects.plot()
+    def plot(self, figure: "Figure | None" = None) -> "Figure":
+        """Draw the effects of the six columns with the strongest effects on the mean (`Effects.plot`)."""
+        return self.effects.plot(figure=figure)
 
 
 def explain(

@@ -174,7 +174,9 @@ class Effects(ByColumn[Effect]):
                 table.setdefault(f"{name}_effect", []).extend(curve.effect.tolist())
         return table
 
-    def plot(self, columns: Iterable[str] | None = None, max_columns: int = 6) -> "Figure":
+    def plot(
+        self, columns: Iterable[str] | None = None, max_columns: int = 6, figure: "Figure | None" = None
+    ) -> "Figure":
         """Draw the effects on the mean and on the spread, side by side.
 
         Parameters
@@ -183,6 +185,9 @@ class Effects(ByColumn[Effect]):
             The columns to draw. Default: the columns with the strongest effects on the mean.
         max_columns : int
             The largest number of columns to draw if `columns` is None.
+        figure : matplotlib Figure, optional
+            The figure to draw into, which gets the size of the panels. Default: a new figure of pyplot, which
+            `plt.show()` shows.
 
         Returns
         -------
@@ -191,4 +196,4 @@ class Effects(ByColumn[Effect]):
         from ddpn.analysis.plots.explanations import draw_effects
 
         chosen = self.by("mean")[:max_columns] if columns is None else [self[name] for name in columns]
-        return draw_effects(chosen)
+        return draw_effects(chosen, figure)

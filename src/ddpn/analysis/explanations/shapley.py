@@ -113,7 +113,7 @@ class Contributions(ExplanationResult):
             "error": self.error.ravel().tolist(),
         }
 
-    def plot(self, row: int = 0, max_columns: int = 10) -> "Figure":
+    def plot(self, row: int = 0, max_columns: int = 10, figure: "Figure | None" = None) -> "Figure":
         """Draw the contributions to one row.
 
         Parameters
@@ -122,6 +122,9 @@ class Contributions(ExplanationResult):
             The position of the row.
         max_columns : int
             The largest number of columns to show. The contributions of the other columns are added up.
+        figure : matplotlib Figure, optional
+            The figure to draw into, which gets the size of the panels. Default: a new figure of pyplot, which
+            `plt.show()` shows.
 
         Returns
         -------
@@ -129,7 +132,7 @@ class Contributions(ExplanationResult):
         """
         from ddpn.analysis.plots.explanations import draw_contributions
 
-        return draw_contributions(self, row, max_columns)
+        return draw_contributions(self, row, max_columns, figure)
 
 
 def contributions(

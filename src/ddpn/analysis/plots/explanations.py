@@ -71,13 +71,14 @@ def choose_axis_limits(curves: Sequence["Curve"]) -> tuple[float, float]:
 
 
 @use_style
-def draw_effects(effects: Sequence["Effect"]) -> "Figure":
+def draw_effects(effects: Sequence["Effect"], figure: "Figure | None" = None) -> "Figure":
     """Draw the effect of each column on the mean (left) and on the spread (right) of predictions.
 
-    The left panels share the limits of their axes, and so do the right panels.
+    The left panels share the limits of their axes, and so do the right panels. They are drawn into `figure`, or into a
+    new figure of pyplot.
     """
     heights = [3.0 if effect.is_line else 0.4 + compute_bars_height(len(effect.frequent)) for effect in effects]
-    figure, axes = make_panels(heights or [3.0], 2, 4.8)
+    figure, axes = make_panels(heights or [3.0], 2, 4.8, figure)
     for side, quantity in enumerate(("mean", "spread")):
         curves = [getattr(effect, quantity) for effect in effects]
         for ax, effect, curve in zip(axes[:, side], effects, curves, strict=False):
@@ -136,17 +137,19 @@ def _draw_line(ax: "Axes", one: "Effect", curve: "Curve", axis_limits: tuple[flo
 
 
 @use_style
-def draw_contributions(contributions: "Contributions", row: int, max_columns: int) -> "Figure":
+def draw_contributions(
+    contributions: "Contributions", row: int, max_columns: int, figure: "Figure | None" = None
+) -> "Figure":
     """Draw the contributions to the prediction of one row as horizontal bars, the largest on top.
 
     Each bar starts where the bar above it ends. The `max_columns` largest contributions have one bar each. The sum of
-    all others is the last bar.
+    all others is the last bar. The bars are drawn into `figure`, or into a new figure of pyplot.
     """
     parts = [(f"{name} = {shorten_label(cell)}", value) for name, cell, value in contributions.top(row, max_columns)]
     others = float(contributions.values[row].sum() - sum(value for _, value in parts))
     if contributions.values.shape[1] > len(parts):
         parts.append((f"{contributions.values.shape[1] - len(parts)} others", others))
-    figure, axes = make_panels([1.2 + 0.35 * len(parts)], width=7.0)
+    figure, axes = make_panels([1.2 + 0.35 * len(parts)], width=7.0, figure=figure)
     ax, start = axes[0, 0], contributions.base
     for index, (_, value) in enumerate(parts):
         ax.barh(index, value, left=start, color=CONTRAST if value > 0 else ACCENT)

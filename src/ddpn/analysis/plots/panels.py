@@ -38,13 +38,16 @@ def draw_panel(
     width: float = _WIDTH,
     margins: tuple[float, float] = PLAIN,
     title: str = "",
+    figure: "Figure | None" = None,
 ) -> "Figure":
     """Make a figure with one panel, a legend above it and, if `title` is not empty, a title at the top.
 
     `draw` is a function that draws into the axes of the panel. `height` and `width` are in inches. `margins` are the
-    left and the right margin in inches, such as `PLAIN`.
+    left and the right margin in inches, such as `PLAIN`. The panel is added to `figure`, or to a new figure that pyplot
+    does not know.
     """
-    figure = figure_class()((width, height))
+    figure = figure_class()() if figure is None else figure
+    figure.set_size_inches(width, height)
     ax = figure.subplots()
     draw(ax)
     entries = ax.get_legend_handles_labels()

@@ -9,7 +9,18 @@ from numpy.typing import ArrayLike
 from ddpn.analysis.pit import Pit
 from ddpn.analysis.plots.panels import LOG_SCALE, draw_panel
 from ddpn.metrics.predictive import Predicted, validate_prediction, validate_weights
-from ddpn.runtime.figures import BAND, BAR, CONTRAST, INK, REFERENCE, SECOND, SOFT, set_ticks
+from ddpn.runtime.figures import (
+    BAND,
+    BAR,
+    CONTRAST,
+    INK,
+    REFERENCE,
+    SECOND,
+    SOFT,
+    make_pyplot_figure,
+    set_ticks,
+    use_style,
+)
 from ddpn.statistics import Z, mean_and_error
 
 if TYPE_CHECKING:
@@ -88,7 +99,9 @@ def _choose_axis_range(values: np.ndarray, log: bool) -> tuple[float, float]:
     return least - 0.05 * (top - least) if least > 0.4 * top else 0.0, top
 
 
-def plot_pit(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | None = None) -> "Figure":
+def plot_pit(
+    dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | None = None, ax: "Axes | None" = None
+) -> "Figure":
     """Plot the PIT histogram of predictions, which is flat if they are calibrated.
 
     A valley means that distributions are too narrow, a hill that they are too wide, and a slope that they are biased.
@@ -103,10 +116,15 @@ def plot_pit(dist: Predicted, y: ArrayLike, bins: int = 10, weight: ArrayLike | 
         The number of bins, which have equal widths.
     weight : array-like, optional
         The weight of each row. Default: 1.
+    ax : matplotlib Axes, optional
+        The axes to draw into. Default: those of a new figure of pyplot, which `plt.show()` shows.
 
     Returns
     -------
     matplotlib Figure
     """
     pit = Pit.from_counts(dist, y, validate_weights(weight, validate_prediction(dist, y)[1]).numpy(), bins)
-    return draw_panel(partial(draw_pit, pit=pit), 3.5, title="PIT histogram")
+    if ax is not None:
+        use_style(draw_pit)(ax, pit)
+        return ax.get_figure()
+    return draw_panel(partial(draw_pit, pit=pit), 3.5, title="PIT histogram", figure=make_pyplot_figure())

@@ -9,11 +9,12 @@ itself. So the file name in the cache contains a hash of all functions that the 
 import hashlib
 import inspect
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,12 +22,17 @@ from ddpn.distributions.kernels import family as families
 from ddpn.distributions.kernels.arrays import REORDERABLE
 from ddpn.distributions.kernels.family import Family
 
+if TYPE_CHECKING:
+    from numba.core.event import TimingListener
+
 #: Division by zero gives infinity, and fused multiply-add, which rounds once, is allowed.
 _OPTIONS: Any = {"error_model": "numpy", "fastmath": {"contract"}}
 _REORDERABLE_OPTIONS: Any = {**_OPTIONS, "fastmath": {"contract", "reassoc", "nsz"}}
 #: Functions that depend only on the type of the family, so that their results are constants in compiled code.
 _FLAGS = families.has_ratio, families.has_fast_log_weight
 announced: list[bool] = []
+#: Measures how long numba compiles in this process. Empty until the first kernel is requested, which imports numba.
+_compile_timers: "list[TimingListener]" = []
 
 
 @cache
@@ -48,6 +54,7 @@ def compile_kernel(function: FunctionType, family: type[Family] | None = None) -
     """
     import numba
 
+    _time_compiling()
     if family is None:
 
         def loop(*args):
@@ -69,6 +76,24 @@ def compile_kernel(function: FunctionType, family: type[Family] | None = None) -
     dispatcher = numba.njit(cache=is_kept, nogil=True, **_OPTIONS)(loop)
     _announce(dispatcher)
     return dispatcher
+
+
+def read_clock_without_compiling() -> float:
+    """Return the time of a clock, in seconds, that stands still while this process compiles kernels.
+
+    Kernels are compiled once per installation, by whatever needs them first. Differences between two times of this
+    clock say how long a computation takes once they are compiled.
+    """
+    return time.perf_counter() - sum(timer.duration for timer in _compile_timers if timer.done)
+
+
+def _time_compiling() -> None:
+    """Start to measure how long numba compiles in this process, unless that is being measured already."""
+    if not _compile_timers:
+        from numba.core import event
+
+        _compile_timers.append(event.TimingListener())
+        event.register("numba:compile", _compile_timers[0])
 
 
 def _find_functions(function: FunctionType, family: type[Family] | None) -> Iterator[FunctionType]:
