@@ -134,13 +134,16 @@ def _add_family(head: Head, raw: list[Value], log_scale: Value | None, size: int
 
 
 def _poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
-    """Return the family of a Poisson, and log gamma, which is 0."""
+    """Return the family of a Poisson likelihood, which is "double_poisson", and log gamma, which is 0.
+
+    `_LINKS` explains the parameters of this function and of the next two functions.
+    """
     return "double_poisson", log_mu * 0.0
 
 
 def _double_poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
     # The upper bound is log mu plus a constant, clipped to a range.
-    """Return the family of a Double Poisson, and log gamma."""
+    """Return the family "double_poisson" and log gamma, computed from the second raw output."""
     lowest_bound, constant, highest_bound = highest_log_gamma(
         torch.tensor([-np.inf, 0.0, np.inf], dtype=torch.float64)
     ).tolist()
@@ -159,7 +162,7 @@ def _double_poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -
 
 
 def _negative_binomial_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
-    """Return the family of a Negative Binomial, and log alpha."""
+    """Return the family "negative_binomial" and log alpha, computed from the second raw output."""
     return "negative_binomial", bend(raw[1], *LOG_ALPHA)
 
 

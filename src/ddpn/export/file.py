@@ -147,7 +147,7 @@ def check_quantiles(source: ExportedModel, spec: PredictionSpec) -> None:
 
 
 def choose_pmf_count(source: ExportedModel) -> int:
-    """Choose the largest count whose probability is an output, if the user does not say it.
+    """Choose the largest count whose probability is an output, as the default of `pmf_up_to`.
 
     It is the upper bound of the counts, if there is one, or else a high quantile of the training counts.
     """

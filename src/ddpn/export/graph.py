@@ -217,8 +217,8 @@ class Graph:
     def loop(self, times: Value, body: Callable[["Graph", Value], Value]) -> Value:
         """Add a loop that evaluates `body(graph, number)` for the numbers 0, ..., times - 1; return all results.
 
-        The results are stacked along a new first axis. The body must add its nodes to the graph that it is passed.
-        Values of the surrounding graph must be passed through `import_value` of that graph.
+        The results are stacked along a new first axis. The body must add its nodes to the `graph` that it is passed. It
+        gets values of the surrounding graph by `graph.import_value`.
         """
         inner = Graph(self)
         number, go_on = Value(inner, self._new_name(), "i"), Value(inner, self._new_name(), "b")

@@ -150,7 +150,8 @@ def read_model(model: Any) -> ExportedModel:
 def _read_folder(path: Path) -> ExportedModel:
     """Read the model to export from the folder of a saved model.
 
-    If `ddpn fit` saved it, the inputs are the raw columns of its table. Otherwise they are the columns of X.
+    If `ddpn fit` saved it, the inputs are the raw columns of its table. Otherwise they are the columns of the table X
+    to which the estimator was fitted.
     """
     if path.is_file():
         raise InputError(f"{path} is a file, not the folder of a saved model.")
@@ -180,7 +181,10 @@ def _read_folder(path: Path) -> ExportedModel:
 
 
 def _describe_predictor(predictor: Predictor) -> ExportedModel:
-    """Return the model to export for a predictor that was fitted in Python. Its inputs are the columns of X."""
+    """Return the model to export for a predictor that was fitted in Python.
+
+    Its inputs are the columns of the table X to which it was fitted.
+    """
     schema = predictor.schema
     if schema is None:
         must = "have a member that uses columns"

@@ -38,11 +38,11 @@ def double_poisson(mu: Tensor, gamma: Tensor, scale: Tensor | None = None) -> Do
 
     - gamma = 1: the distribution is a Poisson at every scale.
     - gamma > 1 (under-dispersion): gamma does not change, so variance / mean is the same at every scale. This holds for
-      Binomial counts, where it is 1 - p for every total, and for sums of independent counts.
+      Binomial counts, where variance / mean is 1 - p for every total, and for sums of independent counts.
     - gamma < 1 (over-dispersion) arises from a rate that varies. So the part of the variance that exceeds the mean is
       multiplied by scale^2: variance / mean = 1 + scale * (1 / gamma - 1). GluonTS's Negative Binomial does the same,
-      because its mean is multiplied and its other parameter stays. One raw output thus fits noisy series of any size,
-      which matters for networks that do not see the scale.
+      because its mean is multiplied and its other parameter does not change. So the same raw output fits noisy series
+      of any size. This matters for networks that do not see the scale.
 
     gamma is limited to 100 times mu, or to 10 if that is larger, as in `ddpn.networks.heads.DoublePoissonHead`.
 

@@ -16,11 +16,11 @@ _Loss: Any = base_class("pytorch_forecasting.metrics", "DistributionLoss", "pyto
 class DoublePoissonDistributionLoss(_Loss):
     """A Double Poisson for each time step, to pass as `loss` to the networks of PyTorch Forecasting.
 
-    The network has two raw outputs per step: mu is scale * softplus(first raw output), and gamma is e^(second raw
-    output), where the scale is that of the target normaliser. If gamma > 1 (under-dispersion), it does not depend on
-    the scale. If gamma < 1 (over-dispersion), the excess of the variance over the mean is multiplied by scale^2;
-    `ddpn.forecasting.links.double_poisson` gives the reasons. If the normaliser has the transformation "log1p", mu is
-    instead e^(scale * first raw output), and gamma is not scaled.
+    The network has two raw outputs per step. mu is scale * softplus(first raw output), and gamma is computed from
+    e^(second raw output), where the scale is that of the target normaliser. If e^(second raw output) > 1
+    (under-dispersion), gamma equals it and does not depend on the scale. If it is < 1 (over-dispersion), the excess of
+    the variance over the mean is multiplied by scale^2. `ddpn.forecasting.links.double_poisson` gives the reasons. If
+    the normaliser has the transformation "log1p", mu is instead e^(scale * first raw output), and gamma is not scaled.
 
     As with the library's Negative Binomial, the normaliser must not be centred (`GroupNormalizer(center=False)`), and
     its transformation must not be "log" or "logit".

@@ -49,8 +49,8 @@ def find_leaks(
 ) -> list[TableFinding]:
     """Find columns that were computed from the target, or that predict it nearly without error.
 
-    The target is the count and, if there are exposures, also the count per exposure. Sums of several columns are tested
-    as well. For example, the difference of two dates may equal the target.
+    The target is the count and, if there are exposures, also the count per exposure. Besides single columns, weighted
+    sums of several columns are tested. For example, the difference of two dates may equal the target.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _make_leak(names: Sequence[str], statement: str) -> TableFinding:
 
 
 def _make_question(names: Sequence[str], statement: str) -> TableFinding:
-    """Make a finding that columns may have been computed from the target, which the user is asked about."""
+    """Make a finding that asks the user whether columns were computed from the target."""
     return TableFinding(FindingKind.QUESTION, statement, tuple(names))
 
 
@@ -158,9 +158,9 @@ class _Target(NamedTuple):
 
 
 def _describe_near_copy(series: pl.Series, targets: Sequence[_Target]) -> str:
-    """Describe in a sentence how a column predicts one of the targets nearly without error, or names ranges of counts.
+    """Describe in a sentence that a column predicts a target nearly without error, or that its values are count ranges.
 
-    Return "" if it does neither. The sentence has the placeholder {column} for the name of the column.
+    Return "" if neither is the case. The sentence has the placeholder {column} for the name of the column.
     """
     values = _fill_missing(series)
     for target in targets:

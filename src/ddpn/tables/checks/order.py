@@ -72,9 +72,9 @@ def find_time_columns(X: pl.DataFrame, times: pl.Series) -> list[str]:
 
 
 def _follows_time(series: pl.Series, ranks: np.ndarray) -> bool:
-    """Return True if a column, in the order of time, rises or falls with time, or keeps its values over long periods.
+    """Return True if a column rises or falls with time, or keeps its values over long periods.
 
-    `ranks` has the rank of each row's time.
+    `series` is the column sorted by time, and `ranks` has the rank of the time of each of its rows.
     """
     codes = series.rank("dense").fill_null(0).to_numpy().astype(np.int64)
     if not np.ptp(codes):

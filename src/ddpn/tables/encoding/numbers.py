@@ -183,7 +183,7 @@ def find_bin_edges(column: Distinct, bins: int) -> np.ndarray:
 
 
 def find_integer_codes(column: Distinct, max_codes: int = MAX_CODES) -> np.ndarray:
-    """Return the values that get a one-hot code: all distinct values, if they are integers and from 3 to `max_codes`.
+    """Return the values that get a one-hot code: all distinct values, if they are 3 to `max_codes` integers.
 
     Otherwise the result is empty.
     """
