@@ -181,9 +181,10 @@ def as_counts(column: Any, name: str) -> NDArray[np.int64]:
 
 
 def read_columns(path: Path, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()) -> Any:
-    """Read the columns `numbers` (as Float64) and `texts` (as String) of a CSV file, in the file's column order.
+    """Read the columns `numbers` (as Float64) and `texts` (as String) of a CSV file into a polars data frame.
 
-    A missing column or a missing value raises an `InputError`.
+    Columns keep the order of the file. A missing column raises an `InputError`, and so does a cell that is missing or,
+    in a column of numbers, not a finite number.
     """
     import polars  # slow to import
 

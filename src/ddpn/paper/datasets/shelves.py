@@ -50,8 +50,9 @@ CLOSE, HOLES, HOLE = 0.004, 0.25, (0.03, 0.15)
 class Geometry:
     """A class of products, such as bottles: its shape, and the ranges from which product sizes are drawn.
 
-    `width` and `height` are ranges in metres; `depth` is a range of multiples of the width. `top` describes a narrower
-    upper part, such as the neck of a bottle: its height, width and depth, as shares of those of the product.
+    Products are cylinders if `is_round` is True, otherwise boxes. `width` and `height` are ranges in metres; `depth` is
+    a range of multiples of the width. `top` describes a narrower upper part, such as the neck of a bottle: its height,
+    width and depth, as shares of those of the product. A height of 0 means that there is no such part.
     """
 
     is_round: bool
@@ -79,7 +80,7 @@ class Scene(NamedTuple):
     - `slot_width` and `opening_height` are the size of the opening.
     - `eye` is the camera's position (x, y, z).
 
-    The origin of all coordinates is the middle of the lower edge of the opening.
+    Lengths and coordinates are in metres. The origin is the middle of the lower edge of the opening.
     """
 
     geometry: int
@@ -115,10 +116,12 @@ def draw_scenes(n: int, rng: Generator) -> list[Scene]:
 def _draw_axis_distances(
     count: NDArray[np.int64], depth: NDArray[np.float64], shelf: NDArray[np.float64], rng: Generator
 ) -> NDArray[np.float64]:
-    """Draw the distance of each product's vertical axis from the front of its slot. Shape: (slots, MAX_PRODUCTS).
+    """Draw the distance in metres of each product's vertical axis from the front of its slot.
 
-    Most products stand close together; some have a gap in front of them. Each slot has `count` products of the depth
-    `depth` on a shelf of the depth `shelf`.
+    Most products stand close together; some have a gap in front of them. Three arrays with one value per slot describe
+    the slots: `count` is the number of products, `depth` the depth of a product, and `shelf` the depth of the shelf.
+
+    The result has shape (slots, MAX_PRODUCTS). Only the first `count` values of a row are used.
     """
     shape = (len(count), MAX_PRODUCTS)
     gaps = rng.exponential(CLOSE, shape) + (rng.random(shape) < HOLES) * rng.uniform(*HOLE, shape)
@@ -170,9 +173,12 @@ def compute_entrance(
 ) -> Floats:
     """Compute where each ray enters each upright solid: the smallest t with `eye + t * ray` inside it.
 
-    The result has shape (solids, rays) and is infinite where a ray misses a solid. The solids are cylinders of diameter
-    `width` if `is_round`, otherwise boxes of size `width` along x and `depth` along z. Their vertical axes are at `x`
-    and `z`, with shape (solids, 1), and they reach from height `low` to height `high`.
+    `eye` is a position (x, y, z), from which all rays start, and `rays` has the direction of each ray. Shape:
+    (rays, 3). The solids are cylinders of diameter `width` if `is_round`, otherwise boxes of size `width` along x and
+    `depth` along z. Their vertical axes are at the coordinates `x` and `z`, arrays with shape (solids, 1). All solids
+    have the same size, and reach from height `low` to height `high`.
+
+    The result has shape (solids, rays) and is infinite where a ray misses a solid.
     """
     if is_round:
         # |eye + t ray - axis|^2 <= radius^2 in x and z holds between the roots of a quadratic, or nowhere (NaN).
@@ -196,7 +202,9 @@ def compute_entrance(
 def _intersect_slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Compute the values of t at which `eye + t * ray` enters and leaves the space between two parallel planes.
 
-    The planes are perpendicular to `axis` (0, 1 or 2 for x, y or z), at the coordinates `low` and `high`.
+    The planes are perpendicular to `axis` (0, 1 or 2 for x, y or z), at the coordinates `low` and `high`. These are
+    numbers, or arrays with shape (solids, 1) for several pairs of planes. `eye` and `rays` are as in
+    `compute_entrance`. The two results have shape (rays,) or (solids, rays).
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         a, b = (low - eye[axis]) / rays[:, axis], (high - eye[axis]) / rays[:, axis]

@@ -50,7 +50,10 @@ class Reflected(CountDistribution):
         return torch.where(y <= self.top, log_p, -torch.inf)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """Return 0 and `top`, the ends of the support. They contain all mass, so `depth` has no effect."""
+        """Return 0 and `top`, the ends of the support. They contain all mass, so `depth` has no effect.
+
+        The arguments and results are those of `CountDistribution.bracket`.
+        """
         first = torch.zeros_like(self._table[..., 0])
         return first, first + self.top
 

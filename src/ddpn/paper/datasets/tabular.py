@@ -142,7 +142,7 @@ def _encode_rentals_as_authors(table: "polars.DataFrame", train: NDArray[np.int6
 
 
 def one_hot(table: "polars.DataFrame", name: str, levels: Sequence[str]) -> Columns:
-    """One-hot encode a column: return an indicator (0 or 1) for each level.
+    """One-hot encode a column: return an indicator (0 or 1) for each level, under the name "{name}_{level}".
 
     A value that is not in `levels` raises an `InputError`.
     """
@@ -162,13 +162,17 @@ def select_numbers(table: "polars.DataFrame", names: Iterable[str]) -> Columns:
 
 
 def standardize(columns: Columns, rows: NDArray[np.int64] | slice = slice(None), ddof: int = 0) -> Columns:
-    """Standardise columns by their means and standard deviations over the rows `rows`."""
+    """Standardise columns by their means and standard deviations over the rows `rows`, by default all.
+
+    `rows` has row numbers or is a slice. The standard deviations divide by the number of rows minus `ddof`, as in
+    NumPy. A constant column becomes 0.
+    """
     deviations = {name: column[rows].std(ddof=ddof) or 1.0 for name, column in columns.items()}
     return {name: (column - column[rows].mean()) / deviations[name] for name, column in columns.items()}
 
 
 def cyclic(table: "polars.DataFrame", name: str) -> Columns:
-    """Encode a cyclic column, such as the hour, as the sine and cosine of an angle.
+    """Encode a cyclic column, such as "hr", as the sine and cosine of an angle: "hr_sin" and "hr_cos".
 
     The angle makes a full turn from the smallest to the largest value, so these two values get the same encoding.
     """

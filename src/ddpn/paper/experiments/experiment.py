@@ -35,7 +35,7 @@ class Method:
       a GLM.
     - `exact` is True for a GLM that is fitted by maximum likelihood. Otherwise a GLM is trained like a network, as in
       the paper.
-    - `dispersion` is "constant" if all rows have the same dispersion.
+    - `dispersion` is "constant" if all rows have the same dispersion, and "predicted" if it depends on the inputs.
     """
 
     name: str
@@ -59,7 +59,8 @@ class TrainingSettings:
     - The length of the training is set by `epochs`, or by `steps` if the data set is smaller than the paper's.
     - `accumulate` is the number of parts into which a batch is divided to compute its gradient.
     - `at_once` is the number of networks that are trained together; None trains all together.
-    - `initial_gamma` is the initial value of gamma (Appendix A.4).
+    - `initial_gamma` is about the gamma (inverse dispersion of a Double Poisson) with which training starts: its log is
+      the initial bias of log gamma (Appendix A.4). If it is None, this bias is drawn at random.
     - `score` selects the best epoch: each network keeps the weights of the epoch with the lowest validation score. In
       the paper, the score is the loss.
     - `snapshots` are additional weights to save. A number means the weights at the end of that epoch. "crps" or "nll"
@@ -105,7 +106,8 @@ _UNTRAINED = TrainingSettings(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, 
 class Experiment:
     """An experiment of the paper, as declared in one file of the catalogue.
 
-    - `paper` names the tables and figures of the paper that the experiment repeats. `minutes` is its run time.
+    - `paper` names the tables and figures of the paper that the experiment repeats. `minutes` is its run time
+      on two CPU cores.
     - `data` or `simulation` is the source of the rows. `ood` names a data set of out-of-distribution rows, for which
       predictions are made as well.
     - The methods use `backbone`, or an MLP if it is None, and the settings `training`. `grid` has the settings that
@@ -174,7 +176,7 @@ class Run:
 
     @property
     def head(self) -> "Head":
-        """The likelihood, with the options of the method and the settings of this point of the grid."""
+        """The head (likelihood), with the options of the method and the settings of this point of the grid."""
         options = {key: value for key, value in self.point.items() if key not in TRAINING}
         return make_head(self.method.head, **{**self.method.options, **options})
 

@@ -240,8 +240,10 @@ def epsilon_wide(experiment: Experiment, out: Path) -> "Figure":
 def _compute_deviations(means: torch.Tensor, variances: torch.Tensor) -> dict[str, torch.Tensor]:
     """Compute the errors of Efron's approximate mean (epsilon_1) and variance (epsilon_2) of a Double Poisson.
 
-    The errors are absolute differences from the exact moments, in arrays with shape (variances, means). The paper
-    computes the moments by sums of 100 terms. On the paper's grid, this changes the errors by at most 3e-7.
+    The errors are absolute differences from the exact moments. They are returned as two tensors with shape
+    (len(variances), len(means)), the one of the mean first. Their keys are labels for the figure.
+
+    The paper computes the moments by sums of 100 terms. On the paper's grid, this changes the errors by at most 3e-7.
     """
     variance, mean = torch.meshgrid(variances, means, indexing="ij")
     dist = DoublePoisson(mean, mean / variance)  # by Efron's approximations

@@ -15,6 +15,8 @@ MAX_MU_ERROR = 2.0
 class IsolatedPointFit(NamedTuple):
     """The mu that each network predicts at the rightmost isolated point, at several epochs of the training.
 
+    An isolated point is a training row that the simulation adds far from all other rows.
+
     - `x` is the input of the point, and `truth` its count, which mu should equal.
     - `epochs` are the numbers of the epochs.
     - `snapshots` has the name of the weights at each epoch, as in `FinishedRun.predict`. None means the end of the
@@ -30,12 +32,12 @@ class IsolatedPointFit(NamedTuple):
 
     @property
     def shares(self) -> list[float]:
-        """For each epoch, the share of networks whose mu is within `MAX_MU_ERROR` of `truth`."""
+        """For each epoch, the share of networks that fit the point: their mu is within 2 counts of `truth`."""
         return [float(share) for share in (np.abs(self.mu - self.truth) < MAX_MU_ERROR).mean(axis=1)]
 
 
 def measure_isolated_point(run: FinishedRun) -> IsolatedPointFit:
-    """Predict mu at the rightmost isolated point with every network of a run, at every saved epoch."""
+    """Predict mu at the rightmost isolated point with every network of a run, at every saved epoch and at the end."""
     process = SIMULATIONS[(run.experiment.simulation or {})["name"]]
     x, count = max(process.added_points)
     snapshots = [name for name in run.training.snapshots if isinstance(name, int)]

@@ -45,7 +45,10 @@ _AXES = ("to the right (m)", "up (m)", "away from the camera (m)")
 
 
 def find_quantile_rows(counts: Tensor) -> list[int]:
-    """Return, for each level in `QUANTILES`, the first row whose count is that quantile of all counts."""
+    """Return three row numbers: the first rows whose counts are the 10%, 50% and 95% quantile of `counts`.
+
+    `counts` has one count per row.
+    """
     quantiles = counts.double().quantile(torch.tensor(QUANTILES, dtype=torch.float64), interpolation="nearest")
     return [int((counts == y).nonzero()[0]) for y in quantiles]
 

@@ -114,8 +114,9 @@ ALPHAS = np.linspace(1e-3, 1.0, 100)
 class Detection(NamedTuple):
     """How well a score detects OOD rows: each metric is a pair (mean, standard deviation) over random hold-outs.
 
-    `fpr80` is the false positive rate at a true positive rate of 0.8. `n_in_distribution` and `n_ood` are the numbers
-    of rows that each repetition evaluates.
+    `auroc` and `aupr` are the areas under the ROC curve and under the precision-recall curve. `fpr80` is the false
+    positive rate at a true positive rate of 0.8. `n_in_distribution` and `n_ood` are the numbers of rows that each
+    repetition evaluates.
     """
 
     auroc: tuple[float, float]
@@ -132,9 +133,10 @@ def evaluate_detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: b
     paper, a random fifth of `score_in` is held out; the rest and all of `score_out` are evaluated. This is repeated ten
     times.
 
-    If `as_paper` is True, the metrics are computed like in the paper's script. The script evaluates other rows, uses
-    100 thresholds, joins the points of each curve by straight lines, and takes FPR80 at the point with a true positive
-    rate nearest to 0.8.
+    If `as_paper` is True, the metrics are computed as in the paper's script. The script does not evaluate the rows of
+    `score_in` that are not held out. By a mistake, it evaluates as many rows as are held out, some of which are held
+    out themselves. It uses 100 thresholds, joins the points of each curve by straight lines, and takes FPR80 at the
+    point with a true positive rate nearest to 0.8.
 
     >>> metrics = evaluate_detection(torch.arange(100.0), torch.arange(60.0, 140.0))
     >>> [f"{mean:.3f} ({deviation:.3f})" for mean, deviation in metrics[:3]]

@@ -30,8 +30,9 @@ from ddpn.storage.files import write_text
 class Cell(NamedTuple):
     """A number in a table of results, with the paper's number next to it.
 
-    `value` is our number, and `spread` is the standard deviation of this number over networks. `paper` is the paper's
-    number. `rank` is 1 for the best number of a column, 2 for the second best, and None for the others.
+    `value` is our number, and `spread` is the standard deviation of this number over networks, or None if there is only
+    one. `paper` is the paper's number, or None. `rank` is 1 for the best number of a column, 2 for the second best, and
+    None for the others.
     """
 
     value: float | None
@@ -117,7 +118,7 @@ def tabulate_accuracy(experiment: Experiment, runs: Sequence[FinishedRun], proto
     """Make a table of MAE, CRPS and median precision of single networks and of the ensemble.
 
     For single networks, the mean and the standard deviation over networks are shown. `protocol` says how to score:
-    "paper" or "ours" (a key of `PROTOCOLS`).
+    "paper" or "ours". `ddpn.paper.experiments.scoring` explains these protocols and defines the precision.
     """
     paper: dict[tuple[str, str, str], float] = {}
     if experiment.reference is not None and protocol == "paper":
@@ -172,9 +173,10 @@ def tabulate_simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> 
 
 
 def tabulate_isolated_point(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
-    """Make a table of how well networks fit the isolated point, with one column per epoch.
+    """Make a table of how well networks fit an isolated training row, with one column per epoch.
 
-    For each run, it shows the share of networks that fit the point, and the median mu of all networks at this point.
+    This row is the rightmost one of those that the simulation adds far from all other rows. For each run, the table
+    shows the share of networks whose mu is within 2 counts of the row's count, and the median mu of all networks.
     """
     fits = [(_label(run.result), measure_isolated_point(run)) for run in runs]
     rows: dict[str, list[Cell]] = {}
