@@ -280,7 +280,8 @@ def _run_on_cluster(
 def _run_on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] | None, DDPNError | None]:
     """Run a job on a node of the cluster. Return its files, or the `DDPNError` that it raised.
 
-    If the error were raised here, Ray would repeat the task. `content` is the pickled value that all jobs share.
+    If the error were raised here, Ray would repeat the task. `content` is the pickled value that all jobs share, and
+    `cpus` is the number of threads that the job may use.
     """
     limit_threads(cpus)
     try:
@@ -292,7 +293,7 @@ def _run_on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, byte
 def _get_result(ray: ModuleType, reference: object, job: Job, retries: int) -> Result:
     """Return the result of a job whose Ray task is finished. An exception of the task becomes a `JobError`.
 
-    `reference` is Ray's reference to the task.
+    `reference` is Ray's reference to the task. Its message says that Ray ran the task `retries` + 1 times.
     """
     errors, times = ray.exceptions, f" {retries + 1} times, the last time: " if retries else ": "
     try:

@@ -83,7 +83,8 @@ def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 
     """Show a progress bar on a terminal (standard error) or a line of text in a notebook; elsewhere, show nothing.
 
     `total` is the number of steps. If it is given, the bar shows the time left; if it is None, the bar shows the time
-    since the start. `done` is the number of steps that are already completed.
+    since the start. `done` is the number of steps that are already completed. `title` is the text before the bar. If
+    `shown` is False, nothing is shown anywhere.
     """
     from rich import progress as rich
     from rich.console import Console

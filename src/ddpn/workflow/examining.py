@@ -110,8 +110,9 @@ def explain_table(
     model was fitted to the whole table, one fold of it is used. This fold is predicted by the copies of the model's
     members that were fitted to the other folds.
 
-    `progress` is called with a line of text for each step. `max_rows` is the maximum number of rows that are predicted
-    for each column: "auto" chooses it, and None means all rows.
+    `seed` is the seed of the rows that are drawn and of the shuffles of their cells. `progress` is called with a line
+    of text for each step. `max_rows` is the maximum number of rows that are predicted for each column: "auto" chooses
+    it, and None means all rows.
 
     Return the explanation, and a sentence about the rows that were used.
     """
@@ -143,7 +144,8 @@ def explain_rows(
     """Compute how much each column contributes to the predictions for some rows (Shapley values).
 
     `rows` are the numbers of these rows, from 1. `quantity` says what is explained: "mean", or "spread" (variance /
-    mean). A contribution is measured relative to the average prediction for the rows of the whole table.
+    mean). A contribution is measured relative to the average prediction for the rows of the whole table. `seed` is the
+    seed of the sampling by which Shapley values are estimated.
     """
     table, roles = Table.from_rows(table), folder.roles
     if bad := [row for row in rows if not 1 <= row <= table.rows]:

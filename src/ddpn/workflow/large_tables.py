@@ -75,7 +75,10 @@ class TrainingRows:
         return list(dict.fromkeys([*names, *groups]))
 
     def chunks(self, rows: int, seed: int) -> Iterator[pl.DataFrame]:
-        """Yield data frames of `rows` training rows each, in random order, without end: rows are repeated."""
+        """Yield data frames of `rows` training rows each, in a random order that depends on `seed`.
+
+        There is no end: after each pass over the table, the next one begins.
+        """
         return shuffle_chunks(self.table, self.columns, self._find_training_rows, rows, seed)
 
     def sample(self, chunk: pl.DataFrame) -> CountRows:
@@ -109,8 +112,12 @@ def open_table(
 ) -> tuple[Table | pl.DataFrame, str]:
     """Open files, folders or file patterns, and decide whether the table is read into memory or streamed.
 
-    If `stream` is True, the table is streamed, unless it has few rows. If it is False, the table is read into memory.
-    If it is None, the table is streamed if its rows would take more than half of the free memory.
+    If `stream` is True, the table is streamed. If it is False, the table is read into memory. If it is None, the table
+    is streamed if its rows would take more than half of the free memory. But a table with up to 5,000 training and
+    validation rows is never streamed.
+
+    `sources` are the paths and patterns; together they are one table. If `verbose` is True, the progress of checks is
+    shown.
 
     The first result is a data frame with all rows, or a `Table` to stream. The second result is a sentence that says
     how the table is read, or "".
@@ -153,6 +160,7 @@ def check_and_read_rows(
 
     `numbers` are the positions of the rows to read, from 0 and in ascending order. The first result is a data frame
     with these rows. The second result is the number of rows in the whole table that have a count and a positive weight.
+    If `verbose` is True, progress is shown.
     """
     plan = plan.resolve_columns(list(table.schema))
     roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)

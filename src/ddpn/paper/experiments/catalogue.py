@@ -73,8 +73,9 @@ def select_experiments(
 ) -> list[Experiment]:
     """Read experiments by name, without duplicates, and change their training settings to `training`.
 
-    The name "all" stands for every experiment with `in_all=True`. `quick` shortens the training. `only` lists methods
-    to run; a method that no selected experiment has raises a `ConfigError`.
+    In `chosen`, the name "all" stands for every experiment with `in_all=True`. If `quick` is True, the training is
+    shortened to a tenth (`Experiment.quick`). `only` lists methods to run; a method that no selected experiment has
+    raises a `ConfigError`.
     """
     valid_names = [*list_names(), EVERY]
     if not chosen:

@@ -52,7 +52,8 @@ def reproduce(
     """Execute the unfinished runs of experiments, and write tables and figures; return True if all succeeded.
 
     `only` lists the methods to run; if it is empty, all methods are run. The tables and figures show every finished
-    method, and the tables are printed. `jobs` is the number of simultaneous runs (see `count_simultaneous_runs`).
+    method, and the tables are printed on `console`. `out` is the folder of all results. `device` is "auto", "cpu" or a
+    device of torch such as "cuda". `jobs` is the number of simultaneous runs (see `count_simultaneous_runs`).
 
     If an experiment fails, the error is printed and the next experiment begins. After Ctrl-C, the tables and figures of
     the current experiment are written before the `KeyboardInterrupt` is raised. Finished runs and checkpoints stay on
@@ -80,7 +81,10 @@ def reproduce(
 def _run_unfinished(
     experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console
 ) -> bool:
-    """Execute the runs in `runs` that are not finished; return True if all succeeded."""
+    """Execute the runs in `runs` that are not finished; return True if all succeeded.
+
+    The other arguments are those of `reproduce`.
+    """
 
     def say(line: str) -> None:
         console.out(f"{experiment.name}: {line}", highlight=False)
@@ -106,8 +110,8 @@ def execute_all(
 ) -> bool:
     """Execute `runs` in processes with one thread each, `jobs` at a time; return True if all succeeded.
 
-    `parts` has the rows of the experiment. If a run fails, the others continue. Each run writes to its own folder, from
-    which an interrupted training resumes. `say` is called with a line of text when a run begins or ends.
+    `parts` has the rows of the experiment. If a run fails, the others continue. Each run writes to its own folder in
+    `out`, from which an interrupted training resumes. `say` is called with a line of text when a run begins or ends.
     """
     succeeded = True
     todo = [Job(run.name, _execute, (run, str(out), device)) for run in runs]

@@ -52,7 +52,7 @@ def make_network(experiment: Experiment, width: int, n_networks: int, hidden: tu
 def compute_features(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
     """Compute the features (outputs of the trunk) of all rows in batches, and return them on the CPU.
 
-    Texts of similar length share a batch, which saves padding.
+    `precision` is "float32" or "bf16", as in the training. Texts of similar length share a batch, which saves padding.
     """
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
     features = torch.empty(0)
@@ -122,9 +122,11 @@ class ExperimentRows(NamedTuple):
 def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> ExperimentRows:
     """Load or simulate the rows of an experiment.
 
-    If the network has frozen layers, the inputs are replaced by the outputs of these layers, called features. `copies`
-    is the number of processes on this machine that hold the rows at the same time. If so many copies of the features
-    would not fit into memory, the inputs are not replaced.
+    If the network has frozen layers, the inputs are replaced by the outputs of these layers, called features. They are
+    computed on the torch device `device`.
+
+    `copies` is the number of processes on this machine that hold the rows at the same time. If so many copies of the
+    features would not fit into memory, the inputs are not replaced.
     """
     if experiment.simulation is not None:
         parts = _simulate_rows(experiment.simulation["name"])

@@ -174,8 +174,9 @@ class Trained(NamedTuple):
 def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> JsonObject:
     """Execute a run: train, predict, score, and write the files to `folder`. Return the scores and settings.
 
-    `parts` has the rows of the experiment. If several processes share the training, only one of them writes files. On
-    Ctrl-C (KeyboardInterrupt), trained networks and checkpoints stay in `folder`, and the next call resumes from them.
+    `parts` has the rows of the experiment. `device` is "auto" (a GPU if there is one) or a torch device such as "cpu".
+    If several processes share the training, only one of them writes files. On Ctrl-C (KeyboardInterrupt), trained
+    networks and checkpoints stay in `folder`, and the next call resumes from them.
     """
     runtime = Runtime(device)
     config = {"settings": run.as_dict(), "identity": parts.identity}
