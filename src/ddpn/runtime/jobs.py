@@ -293,7 +293,8 @@ def _run_on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, byte
 def _get_result(ray: ModuleType, reference: object, job: Job, retries: int) -> Result:
     """Return the result of a job whose Ray task is finished. An exception of the task becomes a `JobError`.
 
-    `reference` is Ray's reference to the task. Its message says that Ray ran the task `retries` + 1 times.
+    `reference` is Ray's reference to the task. `retries` is how often Ray repeats a failed task; the message of the
+    `JobError` mentions it.
     """
     errors, times = ray.exceptions, f" {retries + 1} times, the last time: " if retries else ": "
     try:

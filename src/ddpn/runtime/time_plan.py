@@ -103,8 +103,8 @@ class Schedule:
 def start_member_clock(clock: Clock, members_left: int) -> Clock:
     """Start the clock of a member, one of the models of a fit.
 
-    The time left is divided equally among `members_left` members, including this one. But the last
-    member gets only 80% of it, because scoring the members for their weights takes time as well.
+    The time left is divided equally among `members_left` members, including this one. But the last member gets only 80%
+    of it, because scoring the members for their weights takes time as well.
 
     The result of this division is the soft limit, at which the member should stop by itself. The hard limit is 1.5
     times as long, but at most 90% of the time left.
@@ -157,9 +157,10 @@ def run_with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Res
 
     If the clock has no limit, `work` is called once, with all `rows`. Otherwise, the first call is with 100 rows, or
     with all if there are fewer. The measured time per row determines the number of rows of the next call, up to `rows`
-    (`count_affordable_rows`). If the time runs out during a
-    call (`TimeLimitError`), the result of the previous call is returned. If it runs out during the first call, `work`
-    is called with 20 rows and no time limit.
+    (`count_affordable_rows`).
+
+    If the time runs out during a call (`TimeLimitError`), the result of the previous call is returned. If it runs out
+    during the first call, `work` is called with 20 rows and no time limit.
 
     >>> run_with_rows(Clock(), 1000, lambda number: f"{number} rows")
     '1000 rows'

@@ -40,9 +40,9 @@ _REFIT_FOLDS, _REFIT_SECONDS, _MAX_RESERVED_SHARE = 2.0, 5.0, 0.6
 class ScoredRows:
     """The rows on which every trial is scored: the test rows of all folds, ordered by fold.
 
-    The attributes `weight`, `group` and `block` are arrays with one value per row. `group` is None if rows have no
-    groups or too few. `block` has numbers of blocks: the rows of each fold are divided into 20 blocks of about equal
-    size. A statistical test on the mean scores of the blocks decides whether a trial is pruned (ended early).
+    The attributes `weight`, `group` and `block` are arrays with one value per row. `group` is None if there are no
+    groups or too few groups. `block` has numbers of blocks: the rows of each fold are divided into 20 blocks of about
+    equal size. A statistical test on the mean scores of the blocks decides whether a trial is pruned (ended early).
     """
 
     def __init__(self, folds: Sequence[Prepared]) -> None:

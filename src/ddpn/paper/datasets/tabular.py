@@ -165,7 +165,7 @@ def standardize(columns: Columns, rows: NDArray[np.int64] | slice = slice(None),
     """Standardise columns by their means and standard deviations over the rows `rows`, by default all.
 
     `rows` has row numbers or is a slice. The standard deviations divide by the number of rows minus `ddof`, as in
-    NumPy. A constant column becomes 0.
+    NumPy. If a column is constant over these rows, it is only centred.
     """
     deviations = {name: column[rows].std(ddof=ddof) or 1.0 for name, column in columns.items()}
     return {name: (column - column[rows].mean()) / deviations[name] for name, column in columns.items()}

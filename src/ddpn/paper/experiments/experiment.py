@@ -106,8 +106,8 @@ _UNTRAINED = TrainingSettings(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, 
 class Experiment:
     """An experiment of the paper, as declared in one file of the catalogue.
 
-    - `paper` names the tables and figures of the paper that the experiment repeats. `minutes` is its run time
-      on two CPU cores.
+    - `paper` names the tables and figures of the paper that the experiment repeats. `minutes` is its run time on
+      two CPU cores.
     - `data` or `simulation` is the source of the rows. `ood` names a data set of out-of-distribution rows, for which
       predictions are made as well.
     - The methods use `backbone`, or an MLP if it is None, and the settings `training`. `grid` has the settings that

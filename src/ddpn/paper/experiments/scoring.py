@@ -134,9 +134,9 @@ def evaluate_detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: b
     times.
 
     If `as_paper` is True, the metrics are computed as in the paper's script. The script does not evaluate the rows of
-    `score_in` that are not held out. By a mistake, it evaluates as many rows as are held out, some of which are held
-    out themselves. It uses 100 thresholds, joins the points of each curve by straight lines, and takes FPR80 at the
-    point with a true positive rate nearest to 0.8.
+    `score_in` that are not held out. By mistake, it evaluates as many rows as are held out, some of which are held out
+    themselves. It uses 100 thresholds, joins the points of each curve by straight lines, and takes FPR80 at the point
+    with a true positive rate nearest to 0.8.
 
     >>> metrics = evaluate_detection(torch.arange(100.0), torch.arange(60.0, 140.0))
     >>> [f"{mean:.3f} ({deviation:.3f})" for mean, deviation in metrics[:3]]
