@@ -44,10 +44,11 @@ WHOLE_FILE = Layout()
 
 
 def find_header(rows: Sequence[Sequence[str | None]]) -> int | None:
-    """Return the position of the header if there is a title above it; return None if the first row is the header.
+    """Return the position of the header if there seems to be a title above it, else None.
 
     `rows` are the first rows of a file. The header is the first row with text in more than half of the columns. A row
-    above it is a title if it begins in the same column as the header or further left.
+    above it is a title if it begins in the same column as the header or further left. The header must have distinct
+    words and no numbers, and must not be the last row.
 
     >>> find_header([["Visits of 2024", None], [None, None], ["age", "visits"], ["31", "2"]])
     2
