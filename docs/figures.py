@@ -117,7 +117,7 @@ def draw_beds(path: Path) -> None:
     figure, ((left, right),) = make_axes(1, 2, (9.6, 3.1))
     order = np.argsort(page["mondays"].sum(axis=1))
     for monday, colour, words in ((order[4], GREY, "few bypasses"), (order[-5], ACCENT, "many bypasses")):
-        counts, times = np.unique(page["draws"][:, monday], return_counts=True)
+        counts, times = np.unique(page["draws"][monday], return_counts=True)
         left.bar(counts, times / times.sum(), color=colour, width=0.8, alpha=0.7, label=f"a Monday with {words}")
         kept = page["plans"]["own quantile"][monday]
         left.axvline(kept, ymax=0.8, color=colour, linewidth=1.2, linestyle="--")
@@ -125,7 +125,7 @@ def draw_beds(path: Path) -> None:
     left.set(xlim=(-0.5, 24.5), xticks=range(0, 25, 4))
     left.set(ylabel="probability", ylim=(0.0, 0.34))
     left.legend(frameon=False, fontsize=8, loc="upper left")
-    new = page["new"]
+    new = pd.DataFrame({"predicted": page["is_late"], "observed": page["y"][1200:] > 7})
     grouped = new.groupby(pd.qcut(new["predicted"], 10))
     shares, error = grouped["observed"].mean(), grouped["observed"].sem()
     right.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)

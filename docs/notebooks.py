@@ -34,7 +34,7 @@ def read_blocks(page: Path) -> list[tuple[str, str]]:
 
 def prints_last(code: str) -> bool:
     """Return True if a block of text after this code shows what its last line prints."""
-    return code.endswith("))\n") and code.splitlines()[-1].startswith("print(")
+    return re.search(r"^print\(.*\)\n\Z", code, flags=re.MULTILINE) is not None
 
 
 def list_output(page: Path) -> list[str]:
@@ -47,6 +47,18 @@ def list_output(page: Path) -> list[str]:
             lines += [match[2] for match in _EXPECTED.finditer(text)]
         code = text if kind == "python" else ""
     return lines
+
+
+def list_words(lines: list[str]) -> list[str]:
+    """List the words of printed lines, without the last column of leaderboards: the seconds of a fit vary."""
+    words, width = [], None
+    for line in lines:
+        if line.endswith("fit, s"):
+            width = line.rindex("fit, s")
+        elif "  " not in line.strip():
+            width = None  # the lines of a table have several columns
+        words += line[:width].split()
+    return words
 
 
 def make_notebook(page: Path) -> dict[str, Any]:

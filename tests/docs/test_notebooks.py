@@ -26,7 +26,7 @@ def test_a_notebook_is_that_of_its_page(page):
     assert without_output(notebook["cells"]) == without_output(script.make_notebook(page)["cells"]), remedy
     outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
     printed = "".join("".join(output["text"]) for output in outputs if output.get("name") == "stdout")
-    assert printed.splitlines() == script.list_output(page), remedy
+    assert script.list_words(printed.splitlines()) == script.list_words(script.list_output(page)), remedy
     assert not [output for output in outputs if output["output_type"] == "error"]
 
 

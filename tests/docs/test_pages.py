@@ -141,6 +141,16 @@ def check_board(shown: str, board: object) -> None:
                 assert float(cell.strip("%")) == pytest.approx(float(other.strip("%")), rel=0.01, abs=tolerance), name
 
 
+def check_printed_board(shown: str, board: object) -> None:
+    """Check what a page shows for `print(board)` or `print(board.verdict)`. It may break the lines of the verdict."""
+    lines = shown.splitlines()
+    if lines[0].startswith("Scores"):
+        table, lines = lines[1 : len(board.entries) + 2], [lines[0], *lines[len(board.entries) + 2 :]]
+        check_board("\n".join(table), board)
+        assert lines.pop(0) == board.title
+    assert " ".join(lines) == str(board.verdict)
+
+
 def list_runnable_pages() -> list[Path]:
     return [page for page in PAGES if any(kind in ("python", "sh", "toml") for kind, _ in find_blocks(page))]
 
@@ -153,8 +163,12 @@ def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, ca
     space: dict[str, object] = {"__name__": "page"}
     shown, before = [], ""
     for kind, text in find_blocks(page):
-        if kind == "text" and before.endswith("))\n") and before.splitlines()[-1].startswith("print("):
-            shown += text.splitlines()  # what the last line of the code prints
+        last = before.splitlines()[-1] if before else ""
+        if kind == "text" and (printed := re.fullmatch(r"print\((board|board\.verdict)\)", last)):
+            check_printed_board(text, space["board"])
+            shown += str(eval(printed[1], space)).splitlines()
+        elif kind == "text" and re.fullmatch(r"print\(.*\)", last):
+            shown += text.splitlines()
         if kind == "text" and text.split()[0] == "weight":
             check_board(text.split("\n\n")[0], space["board"])
         before = text
