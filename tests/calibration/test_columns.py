@@ -13,10 +13,9 @@ from ddpn.calibration.columns import (
     UNPRECEDENTED,
     UNSEEN,
     USUAL,
-    UpperTail,
     fit_column,
-    measure_mean_excess,
-)  # fmt: skip
+)
+from ddpn.calibration.upper_tails import UpperTail, measure_mean_excess  # fmt: skip
 from ddpn.tables.columns import Column, Kind, Levels
 
 

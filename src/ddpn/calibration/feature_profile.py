@@ -9,15 +9,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from ddpn.calibration.columns import (
-    MAX_SURPRISE,
-    STATES,
-    CellScores,
-    ColumnProfile,
-    UpperTail,
-    fit_column,
-)
+from ddpn.calibration.columns import STATES, CellScores, ColumnProfile, fit_column
 from ddpn.calibration.joint_inputs import JointInputs
+from ddpn.calibration.upper_tails import MAX_SURPRISE, UpperTail
 from ddpn.rows.checks import TableLike
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.columns import ColumnTable

@@ -7,8 +7,10 @@ import numpy as np
 from ddpn.distributions.blocks import RowBlock, make_block, split_rows, tabulate_stack
 from ddpn.distributions.calls import run_blocks
 from ddpn.distributions.components import ComponentStack
-from ddpn.distributions.kernels import loops, panels, ranges, walk
+from ddpn.distributions.kernels import loops, panel_layout, panels, walk
 from ddpn.distributions.kernels.compiling import compile_kernel
+from ddpn.distributions.kernels.extents import N_EXTENT
+from ddpn.distributions.kernels.gauss import N_POSITIONS
 from ddpn.distributions.summaries import Summaries, SummaryRequest
 from ddpn.runtime.errors import DDPNError
 
@@ -142,11 +144,11 @@ def _summarise_panels(
     The arguments are those of `_summarise_counts`.
     """
     n_rows, size = block.weights.shape
-    extents, totals = np.zeros((n_rows, size, ranges.N_EXTENT)), np.zeros((n_rows, size, 3))
+    extents, totals = np.zeros((n_rows, size, N_EXTENT)), np.zeros((n_rows, size, 3))
     offsets, modes = np.zeros(n_rows + 1, dtype=np.int64), np.empty((n_rows, 2))
-    block.call(panels.compute_component_extents, extents)
-    layout = compile_kernel(panels.make_row_panels)(extents, block.weights, offsets)
-    values = np.zeros((len(layout), panels.N_POSITIONS))
+    block.call(panel_layout.compute_component_extents, extents)
+    layout = compile_kernel(panel_layout.make_row_panels)(extents, block.weights, offsets)
+    values = np.zeros((len(layout), N_POSITIONS))
     block.call(panels.add_values, extents, offsets, layout, values, totals)
     compile_kernel(panels.summarise_panels)(
         block.weights, groups, totals, offsets, layout, values, request.cdf_map, tuple(inputs), request.entropy, modes,

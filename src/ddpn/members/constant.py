@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from ddpn.members.member import Member, Task, make_exposure_tensor, to_tensor
 from ddpn.networks.heads import HEADS, Head, load_head, make_head
-from ddpn.networks.heads.head import WeightedCounts
+from ddpn.networks.heads.constant_fit import WeightedCounts
 from ddpn.rows.checks import get_row_count
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
@@ -77,7 +77,7 @@ class Constant(Member):
         for candidate in candidates:
             raw = candidate.sample_start(rows)
             with torch.no_grad():
-                losses.append(float(WeightedCounts(rows).make_mean_loss(candidate)(raw)))
+                losses.append(float(WeightedCounts(rows).make_mean_loss(candidate.sample_loss)(raw)))
             members.append(cls(candidate, raw, unit))
         return members[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
 

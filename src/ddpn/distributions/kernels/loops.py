@@ -20,8 +20,6 @@ import numpy as np
 from ddpn.distributions.kernels.arrays import (
     compute_crps,
     compute_moments_around,
-    find_entry_levels,
-    find_narrowest_run,
     find_quantile,
     recalibrate_mass,
     split_variance,
@@ -29,13 +27,10 @@ from ddpn.distributions.kernels.arrays import (
     write_moments,
     write_tails,
 )
+from ddpn.distributions.kernels.extents import FIRST, LAST, N_EXTENT, find_extent
 from ddpn.distributions.kernels.family import prepare
 from ddpn.distributions.kernels.ranges import (
-    FIRST,
-    LAST,
-    N_EXTENT,
     N_SUMS,
-    find_extent,
     is_interior_bell,
     sum_information,
     sum_log_prob,
@@ -43,6 +38,7 @@ from ddpn.distributions.kernels.ranges import (
     sum_moments,
     sum_tails,
 )
+from ddpn.distributions.kernels.runs_of_counts import find_entry_levels, find_narrowest_run
 from ddpn.distributions.kernels.walk import limit_walk, walk, walk_log_prob
 
 #: The most counts that are summed one by one for a single number, such as a cdf.

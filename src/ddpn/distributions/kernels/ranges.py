@@ -21,14 +21,8 @@ MIN_CLEARANCE, STRIDES_PER_DEVIATION, MIN_STRIDE_DEVIATION = 9.5, 1.5, 4.0
 #: in nats by which log weights change over it. The error is 1e-14 each. Beyond `TAIL_DEVIATIONS` standard deviations
 #: from the centre, panels grow with the distance, as only a heavy tail has mass there.
 MAX_SPAN_DEVIATIONS, MAX_SPAN_TO_END, MAX_SPAN_LOG_CHANGE, TAIL_DEVIATIONS = 4.5, 2.0, 16.0, 8.0
-#: Depth in nats below the peak at which a distribution ends.
-EXTENT_DEPTH = 60.0
 #: The number of sums of `sum_range`, and the index of the last one.
 N_SUMS, CROSS_SUM = 10, 9
-#: Columns of an extent: the first and the last count that are not negligible, a rough standard deviation, the first and
-#: the last possible count, a probable count and its log weight.
-FIRST, LAST, WIDTH, LOW, HIGH, CENTRE, REFERENCE = range(7)
-N_EXTENT = 7
 
 
 def is_interior_bell(p):
@@ -299,73 +293,3 @@ def sum_moments(p, low, high, sums):
     _, centre = sum_range(p, low, high, False, sums)
     shift = sums[1] / sums[0]
     return centre + shift, max(sums[2] / sums[0] - shift * shift, 0.0)
-
-
-def find_extent(p, low, high, depth, extent):
-    """Find the extent of a distribution, the range of counts whose probabilities are not negligible.
-
-    Parameters
-    ----------
-    p : Family
-        The distribution.
-    low, high : float
-        The first and the last count to which it is restricted.
-    depth : float
-        A probability is negligible if it is smaller than about e^-depth times the largest one.
-    extent : array, (N_EXTENT,)
-        Receives, at the indices FIRST to REFERENCE: the first and the last count of the range, a rough standard
-        deviation, the first and the last possible count, a probable count, and the log of its unnormalised probability.
-    """
-    centre, width, end = p.estimate_shape()
-    end = min(high, end)
-    start, reference = find_peak(p, min(max(np.floor(centre), low), end), end)
-    extent[FIRST] = find_outer_count(p, start, low, -1.0, reference - depth)
-    extent[LAST] = find_outer_count(p, start, end, 1.0, reference - depth)
-    extent[WIDTH], extent[LOW], extent[HIGH], extent[CENTRE], extent[REFERENCE] = width, low, end, start, reference
-
-
-def find_outer_count(p, start, last, step, floor):
-    """Return a count beyond which the probabilities of the distribution `p` are negligible, on one side of `start`.
-
-    The result is approximate: some of the counts between `start` and it may have negligible probabilities as well.
-
-    Parameters
-    ----------
-    p : Family
-        The distribution.
-    start : float
-        A count with a large probability.
-    last : float
-        The possible count at which the search ends.
-    step : float
-        1 to search above `start`, -1 to search below.
-    floor : float
-        A probability is negligible if the result of `compute_log_influence` is below this.
-    """
-    _, width, _ = p.estimate_shape()
-    near, gap = start, np.floor(8.0 * width) + 4.0
-    while gap < 1e300 and (last - near) * step > gap:
-        if not compute_log_influence(p, near + step * gap, start) > floor:
-            break
-        near += step * gap
-        gap *= 2.0
-    far = near + step * gap if (last - near) * step > gap else last
-    for _ in range(6):
-        middle = np.floor(0.5 * (near + far))
-        if compute_log_influence(p, middle, start) > floor:
-            near = middle
-        else:
-            far = middle
-    return far
-
-
-def compute_log_influence(p, y, centre):
-    """Return log(w(y) (1 + d^2)), a measure of how much w(y) adds to the sum of all weights and the variance.
-
-    w(y) is the weight (unnormalised probability) of the count y. d is the distance of y from `centre` in standard
-    deviations of the distribution `p`. The factor 1 + d^2 matters if nearly all mass is on one count. Then the variance
-    comes from weights that are small compared with the total.
-    """
-    _, width, _ = p.estimate_shape()
-    distance = (y - centre) / width
-    return p.log_weight(y) + log1p(distance * distance)

@@ -10,8 +10,8 @@ from torch import Tensor
 from ddpn.members.trees.booster import Booster
 from ddpn.members.trees.boosting import MAX_COLUMNS, BoostedTrees, FoldData, Settings, TreeRows, boost_until_best
 from ddpn.networks.heads import Head, make_head
+from ddpn.networks.heads.constant_fit import minimise_loss as fit_constants
 from ddpn.networks.heads.head import MIN_DISPERSION_CURVATURE
-from ddpn.networks.heads.head import minimise_loss as fit_constants
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import SMALL_TABLE_ROWS
 from ddpn.runtime.deadlines import NO_LIMIT, Clock

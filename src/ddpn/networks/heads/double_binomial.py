@@ -10,7 +10,8 @@ from torch.distributions import constraints
 from ddpn.distributions import DoubleBinomial
 from ddpn.distributions.arguments import check_totals, needs_validation
 from ddpn.networks.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
-from ddpn.networks.heads.head import Head, WeightedCounts, minimise_loss, promote_precision
+from ddpn.networks.heads.constant_fit import WeightedCounts, minimise_loss
+from ddpn.networks.heads.head import Head, promote_precision
 from ddpn.rows.checks import Labels
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
@@ -90,7 +91,7 @@ class DoubleBinomialHead(Head):
         widest = _LOG_MIN_START_GAMMA_TOTAL - rows.mean(total).log().item()
         guess = torch.stack([torch.logit(share), torch.full_like(share, max(widest, 0.0))])
         bounds = [(LOGIT[0] - 1.0, LOGIT[1] + 1.0), (widest, max(widest, LOG_GAMMA[1] + 1.0))]
-        return minimise_loss(rows.make_mean_loss(self), guess, bounds)
+        return minimise_loss(rows.make_mean_loss(self.sample_loss), guess, bounds)
 
     def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Labels = None) -> None:
         """Raise an `InputError` if a row has no total, a total that is not a positive integer, or a count above it."""

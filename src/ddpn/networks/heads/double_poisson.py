@@ -18,7 +18,8 @@ from ddpn.networks.heads.clamps import (
     mean_preserving_log_gamma,
     unbend,
 )
-from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, minimise_loss, promote_precision
+from ddpn.networks.heads.constant_fit import WeightedCounts, minimise_loss
+from ddpn.networks.heads.head import Head, check_beta, promote_precision
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice
@@ -149,7 +150,7 @@ class DoublePoissonHead(Head):
         # Eq. 2 overestimates gamma for small counts. Starting from a wide distribution, the search avoids a plateau.
         guess[1].clamp_(max=0.0)
         bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest.item(), LOG_GAMMA[1]))]
-        return minimise_loss(rows.make_mean_loss(DoublePoissonHead(location=self.location)), guess, bounds)
+        return minimise_loss(rows.make_mean_loss(DoublePoissonHead(location=self.location).sample_loss), guess, bounds)
 
     def _apply_links(self, raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
         """Compute the log of mu (or of the mean), including the exposure, and log gamma. Both are smoothly bounded.

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.distributions import Normal, constraints
 
 from ddpn.networks.heads.clamps import LOG_VARIANCE, bend
-from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, promote_precision
+from ddpn.networks.heads.constant_fit import WeightedCounts
+from ddpn.networks.heads.head import Head, check_beta, promote_precision
 from ddpn.rows.count_rows import CountRows
 
 

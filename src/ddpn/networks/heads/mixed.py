@@ -10,7 +10,8 @@ from torch.distributions import constraints
 
 from ddpn.distributions import Mixture
 from ddpn.networks.heads import HEADS
-from ddpn.networks.heads.head import Head, WeightedCounts, promote_precision
+from ddpn.networks.heads.constant_fit import WeightedCounts
+from ddpn.networks.heads.head import Head, promote_precision
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
 
@@ -130,13 +131,13 @@ class MixedHead(Head):
         first = {family: head.sample_start(sample) for family, head in heads.items()}
         rows, size = WeightedCounts(sample), len(self.families)
         with torch.no_grad():
-            best = min(rows.make_mean_loss(head)(first[name]) for name, head in heads.items())
+            best = min(rows.make_mean_loss(head.sample_loss)(first[name]) for name, head in heads.items())
             for spread in _SPREADS:
                 raws = [first[family].clone() for family in self.families]
                 offsets = torch.linspace(-spread, spread, size, dtype=torch.float64) * (size > 1)
                 for raw, offset in zip(raws, offsets, strict=True):
                     raw[0] += offset.item()
                 raw = torch.cat([*raws, torch.zeros(size).to(raws[0])])
-                if rows.make_mean_loss(self)(raw) <= best + _MAX_LOSS_EXCESS:
+                if rows.make_mean_loss(self.sample_loss)(raw) <= best + _MAX_LOSS_EXCESS:
                     break
         return raw

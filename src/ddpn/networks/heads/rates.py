@@ -11,7 +11,8 @@ from torch.distributions import constraints
 
 from ddpn.distributions import ConwayMaxwellPoisson, GeneralizedPoisson, NegativeBinomial, Poisson
 from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_MU, bend, log_mean, unbend
-from ddpn.networks.heads.head import Head, WeightedCounts, promote_precision
+from ddpn.networks.heads.constant_fit import WeightedCounts
+from ddpn.networks.heads.head import Head, promote_precision
 from ddpn.rows.count_rows import CountRows
 
 #: log of the dispersion alpha of a Generalised Poisson. At the lower bound it is a Poisson; at the upper bound its

@@ -12,8 +12,9 @@ from torch.distributions import constraints
 from ddpn.distributions import Hurdle, ZeroInflated
 from ddpn.networks.heads import HEADS
 from ddpn.networks.heads.clamps import bend
+from ddpn.networks.heads.constant_fit import WeightedCounts
 from ddpn.networks.heads.double_poisson import DoublePoissonHead
-from ddpn.networks.heads.head import Head, WeightedCounts, promote_precision
+from ddpn.networks.heads.head import Head, promote_precision
 
 #: logit of pi: from 6e-6 to 1 - 6e-6, bounded smoothly, so that its gradient never vanishes.
 LOGIT = (-12.0, 12.0)
