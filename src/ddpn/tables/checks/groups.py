@@ -17,6 +17,7 @@ import polars as pl
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.groups import encode_groups
 from ddpn.tables.checks.findings import FindingKind, TableFinding, are_whole_numbers
+from ddpn.tables.checks.group_likeness import are_unit_numbers, have_alike_counts, score_counts
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, count_quick_model_rows, estimate_effects
 from ddpn.tables.checks.sampling import choose_rows, choose_rows_of_groups, hash_values
 from ddpn.tables.near_rows import (
@@ -51,16 +52,10 @@ _MAX_COMPARED_ROWS = 10_000
 _MIN_GAIN, _MAX_P_VALUE = 0.03, 1e-4
 #: The largest p-value if an earlier test has shown that counts of a group are alike.
 _MAX_SECOND_P_VALUE = 0.01
-#: The least correlation of the normal scores of counts within groups, absolute and in standard errors.
-_MIN_CORRELATION, _MIN_STANDARD_ERRORS = 0.01, 3.0
-#: The least difference between the correlation of rows with one value and of rows with neighbouring values.
-_MIN_UNIT_CORRELATION = 0.02
 #: The largest correlation of rows with neighbouring values, as a share of the correlation of rows with one value. In 40
 #: simulated tables each, it was 0.40 or more for hours of a day with two sharp peaks, at most 0.21 for 80 stores, and
 #: at most 0.37 in 95% of the tables of 22 stores. A column that is named like an id needs less evidence.
 _MAX_NEIGHBOUR_SHARE, _MAX_NAMED_NEIGHBOUR_SHARE = 1 / 3, 0.5
-#: The fewest rows with neighbouring values, on each side, with which a value is compared.
-_MIN_NEIGHBOURS = 10
 
 
 class Explained(NamedTuple):
@@ -114,11 +109,11 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
     """
     if len(sample) < MIN_ROWS or not np.ptp(sample.y) or not sample.X.width:
         return None
-    columns, scores = _ColumnLabels(sample.X, seed), _score_counts(sample)
+    columns, scores = _ColumnLabels(sample.X, seed), score_counts(sample)
     comparison = Comparison(sample, seed)
     inputs = _find_equal_inputs(columns)
     named = _find_unit_columns(columns, scores, skipped)
-    if inputs is not None and _are_alike(scores[inputs.rows], inputs.labels):
+    if inputs is not None and have_alike_counts(scores[inputs.rows], inputs.labels):
         partition = _hash_partition(columns.hash_rows())
         same = [candidate for candidate in named if _hash_partition(columns.hashes[candidate.columns[0]]) == partition]
         ids = [candidate.columns for candidate in same if not _is_measured(sample.X[candidate.columns[0]])]
@@ -127,7 +122,10 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
             return _describe_groups(candidate, shares, columns)
         named = [candidate for candidate in named if candidate not in same]
     near = [] if inputs is not None else _find_near_inputs(sample.X)
-    candidates = [*(candidate for candidate in near if _are_alike(scores[candidate.rows], candidate.labels)), *named]
+    candidates = [
+        *(candidate for candidate in near if have_alike_counts(scores[candidate.rows], candidate.labels)),
+        *named,
+    ]
     explained = [(candidate, shares) for candidate in candidates if (shares := comparison.explain(candidate))]
     if any(candidate.are_near and not candidate.columns for candidate, _ in explained):
         # Rows that are near in all columns are also near in a subset of columns, where a few other rows join them.
@@ -229,7 +227,7 @@ def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Coll
         min_groups = _MIN_NAMED_GROUPS if is_named else _MIN_UNITS if series.dtype.is_numeric() else _MIN_GROUPS
         if name not in skipped and str(series.dtype) != "Boolean":
             candidate = columns.choose((name,), columns.hashes[name], min_groups)
-            if candidate is not None and _are_alike(scores[candidate.rows], candidate.labels):
+            if candidate is not None and have_alike_counts(scores[candidate.rows], candidate.labels):
                 chosen.append((not is_named, -count_groups(candidate.labels), candidate))
     signs = {candidate.columns: _hash_partition(columns.hashes[candidate.columns[0]]) for *_, candidate in chosen}
     repeats, seen, candidates = Counter(signs.values()), set[bytes](), list[Candidate]()
@@ -239,7 +237,9 @@ def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Coll
         if sign in seen:
             continue
         share = _MAX_NEIGHBOUR_SHARE if is_unnamed else _MAX_NAMED_NEIGHBOUR_SHARE
-        is_unit = is_number and _is_whole(series) and _have_units(scores[candidate.rows], series[candidate.rows], share)
+        is_unit = (
+            is_number and _is_whole(series) and are_unit_numbers(scores[candidate.rows], series[candidate.rows], share)
+        )
         if not is_unnamed or not is_number or repeats[sign] > 1 or is_unit:
             seen.add(sign)
             candidates.append(candidate._replace(has_effects=not is_number or is_unit, are_alike=is_unit))
@@ -272,75 +272,6 @@ def _hash_partition(labels: np.ndarray) -> bytes:
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
     # Groups are numbered by their first rows.
     return hashlib.blake2b(first[codes].tobytes(), digest_size=16).digest()
-
-
-def _score_counts(sample: CountRows) -> np.ndarray:
-    """Return the normal scores of the counts, or of the counts per exposure: ranks mapped to a standard normal."""
-    from scipy.special import ndtri  # slow to import
-
-    rate = sample.y if sample.exposure is None else sample.y / sample.exposure
-    ranks = pl.Series(rate).rank("average").to_numpy()
-    scores: np.ndarray = ndtri(ranks / (len(rate) + 1.0))
-    scores = (scores - scores.mean()) / scores.std()
-    return scores
-
-
-def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
-    """Return True if rows with equal labels have correlated scores. Otherwise the groups do not matter."""
-    codes, sizes = encode_groups(len(labels), labels)
-    pairs = float((sizes * (sizes - 1.0)).sum())
-    same = float((np.bincount(codes, scores) ** 2).sum() - (scores**2).sum())
-    # Of uncorrelated scores, the mean product of n pairs, each counted twice, has the standard error (2 / n)^1/2.
-    return bool(pairs and same / pairs >= max(_MIN_CORRELATION, _MIN_STANDARD_ERRORS * np.sqrt(2.0 / pairs)))
-
-
-def _have_units(scores: np.ndarray, series: pl.Series, max_neighbour_share: float) -> bool:
-    """Return True if the integers of a column seem to number units, such as shops, rather than measure something.
-
-    Neighbouring values of a measurement resemble each other, but the number of a shop says nothing about the shop with
-    the next number. So rows with the same integer must have clearly more similar counts than rows with neighbouring
-    integers.
-
-    Parameters
-    ----------
-    scores : array, shape (rows,)
-        The normal scores of the counts.
-    series : polars.Series
-        The column of integers.
-    max_neighbour_share : float
-        The largest correlation of rows with neighbouring integers, relative to that of rows with the same integer.
-    """
-    values = series.cast(float).to_numpy()
-    is_known = ~np.isnan(values)
-    scores = scores[is_known]
-    codes, sizes = encode_groups(len(scores), values[is_known])
-    means = np.bincount(codes, scores) / sizes
-    # Every pair of rows with one value counts alike, and so does the value's mean times that of its neighbours.
-    pairs = sizes * (sizes - 1.0)
-    if not pairs.sum():
-        return False
-    same = float((means**2 * sizes**2).sum() - (scores**2).sum()) / pairs.sum()
-    next_to = float((pairs * means * _average_neighbours(means, sizes)).sum()) / pairs.sum()
-    is_clear = same - next_to >= max(_MIN_UNIT_CORRELATION, _MIN_STANDARD_ERRORS * 2.0 / np.sqrt(pairs.sum()))
-    return bool(is_clear and next_to <= max_neighbour_share * same)
-
-
-def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return, for each value of a column, the mean score of rows with neighbouring values.
-
-    `means` and `sizes` are the mean score and the number of rows of each value. On each side, the average includes at
-    least as many rows as have the value itself.
-    """
-    ends = np.cumsum(sizes)
-    sums = np.concatenate([[0.0], np.cumsum(means * sizes)])
-    starts, needed = ends - sizes, np.maximum(sizes, _MIN_NEIGHBOURS)
-    first = np.searchsorted(ends, starts - needed, side="right")
-    last = np.searchsorted(starts, ends + needed, side="left")
-    rows = np.concatenate([[0.0], ends])
-    total = sums[last] - sums[first] - means * sizes
-    number = rows[last] - rows[first] - sizes
-    average: np.ndarray = np.divide(total, number, out=np.zeros(len(sizes)), where=number > 0)
-    return average
 
 
 class Comparison:

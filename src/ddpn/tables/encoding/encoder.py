@@ -1,6 +1,6 @@
 """`FeatureEncoder`: a scikit-learn transformer from tables to float32 matrices, the inputs of a network."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -28,7 +28,7 @@ from ddpn.tables.encoding.numbers import (
     list_all_steps,
 )
 from ddpn.tables.encoding.out_of_fold import OutOfFoldEffects, has_effects
-from ddpn.tables.encoding.steps import MAX_THRESHOLDS, count_thresholds_per_column, find_best_cuts, list_thresholds
+from ddpn.tables.encoding.steps import count_thresholds_per_column, encode_for_trees, find_best_cuts, list_thresholds
 from ddpn.tables.reading import read_table
 from ddpn.tables.schema import Schema
 
@@ -247,7 +247,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
                     column = replace(column, codes=find_integer_codes(number, min(max_inputs, MAX_CODES)))
                 columns.append(column)
         if undecided and y is not None:
-            cuts = find_best_cuts(_encode_for_trees(columns, thresholds, table), y, weights, bins)
+            cuts = find_best_cuts(encode_for_trees(columns, thresholds, table), y, weights, bins)
             for j in undecided:
                 columns[j] = replace(cast(NumberEncoding, columns[j]), steps=thresholds[j][cuts[j]])
         return columns
@@ -353,35 +353,3 @@ def _check_fold(fold: ArrayLike, rows: int) -> np.ndarray:
     if numbers.min() < 0:
         raise InputError(argument="fold", must="be integers of at least 0", got=str(numbers.min()))
     return numbers.astype(np.int64)
-
-
-def _encode_for_trees(
-    columns: Sequence[Encoded], thresholds: Mapping[int, np.ndarray], table: ColumnTable
-) -> np.ndarray:
-    """Encode columns as uint8, for trees that search for the best thresholds.
-
-    A number becomes the index of the interval between thresholds in which it lies. A level becomes its rank by
-    frequency, and a boolean stays 0 or 1.
-
-    Parameters
-    ----------
-    columns : sequence of NumberEncoding or CategoryEncoding
-        The fitted encoding of each column.
-    thresholds : mapping of int to array
-        The possible thresholds of each column of numbers, by the position of the column.
-    table : ColumnTable
-        The rows.
-
-    Returns
-    -------
-    array of uint8, shape (rows, columns)
-    """
-    codes = np.empty(table.shape, dtype=np.uint8)
-    for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
-        if isinstance(fitted, CategoryEncoding):
-            rank = {level: position for position, level in enumerate(fitted.levels)}
-            codes[:, j] = np.minimum(column.map_levels(rank, len(rank), len(rank) + 1), MAX_THRESHOLDS)
-        else:
-            x = np.where(column.is_missing, fitted.fill, column.values)
-            codes[:, j] = np.searchsorted(thresholds[j], x) if j in thresholds else x
-    return codes

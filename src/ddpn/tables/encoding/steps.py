@@ -1,12 +1,15 @@
 """Choose thresholds at which the target changes most and, in a table with very many columns, the columns to use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
 
 from ddpn.runtime.threads import limit_tree_threads
 from ddpn.storage.contents import JsonObject
+from ddpn.tables.columns import ColumnTable
+from ddpn.tables.encoding.categories import CategoryEncoding
+from ddpn.tables.encoding.columns import Encoded
 from ddpn.tables.encoding.numbers import Distinct, find_midpoints, quantiles
 
 #: The most thresholds tried per column: one less than the 255 bins of the trees.
@@ -164,3 +167,35 @@ def split_gains(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         gain = np.square(left) * total / (left_weight * (total - left_weight))
         gains[start : start + _BLOCK_COLUMNS] = np.where(can_split, gain, 0.0).max(axis=0, initial=0.0)
     return gains
+
+
+def encode_for_trees(
+    columns: Sequence[Encoded], thresholds: Mapping[int, np.ndarray], table: ColumnTable
+) -> np.ndarray:
+    """Encode columns as uint8, for trees that search for the best thresholds.
+
+    A number becomes the index of the interval between thresholds in which it lies. A level becomes its rank by
+    frequency, and a boolean stays 0 or 1.
+
+    Parameters
+    ----------
+    columns : sequence of NumberEncoding or CategoryEncoding
+        The fitted encoding of each column.
+    thresholds : mapping of int to array
+        The possible thresholds of each column of numbers, by the position of the column.
+    table : ColumnTable
+        The rows.
+
+    Returns
+    -------
+    array of uint8, shape (rows, columns)
+    """
+    codes = np.empty(table.shape, dtype=np.uint8)
+    for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
+        if isinstance(fitted, CategoryEncoding):
+            rank = {level: position for position, level in enumerate(fitted.levels)}
+            codes[:, j] = np.minimum(column.map_levels(rank, len(rank), len(rank) + 1), MAX_THRESHOLDS)
+        else:
+            x = np.where(column.is_missing, fitted.fill, column.values)
+            codes[:, j] = np.searchsorted(thresholds[j], x) if j in thresholds else x
+    return codes
