@@ -57,6 +57,8 @@ def get_row_count(X: object) -> int:
 
 def reject_dicts(X: object) -> None:
     """Raise an `InputError` if X is a dict or a list of dicts, with the data frame to make of it."""
+    if hasattr(X, "shape"):  # such as SciPy's dok_matrix, which is a dict as well
+        return
     is_list = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
     if is_list or isinstance(X, Mapping):
         is_row = isinstance(X, Mapping) and all(np.ndim(cell) == 0 for cell in X.values())
