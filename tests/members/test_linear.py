@@ -8,8 +8,9 @@ from scipy.linalg import block_diag
 from scipy.optimize import approx_fprime, minimize
 from sklearn.linear_model import PoissonRegressor
 
-from ddpn.members.linear import fit_linear, sandwich, standardize
-from ddpn.members.linear_search import LinearObjective, compute_covariance, minimize_exactly
+from ddpn.members.covariance import compute_covariance, compute_sandwich
+from ddpn.members.linear import fit_linear, standardize
+from ddpn.members.linear_search import LinearObjective, minimize_exactly
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 
@@ -255,11 +256,11 @@ def test_the_start_is_the_line_of_a_poisson_glm_with_the_best_dispersion():
 def test_a_sandwich_is_the_product_of_matrices():
     bread, scores, weight = np.array([[2.0, 0.5], [0.5, 1.0]]), RNG.normal(size=(6, 2)), np.arange(1.0, 7.0)
     meat = sum(w * np.outer(s, s) for w, s in zip(weight, scores, strict=True))
-    np.testing.assert_allclose(sandwich(bread, scores, weight), bread @ meat @ bread)
+    np.testing.assert_allclose(compute_sandwich(bread, scores, weight), bread @ meat @ bread)
     group = np.array([0, 0, 1, 1, 2, 2])
     sums = [(weight[group == g, None] * scores[group == g]).sum(0) for g in range(3)]
     meat = sum(np.outer(s, s) for s in sums) * 3 / 2 * 20 / 19
-    np.testing.assert_allclose(sandwich(bread, scores, weight, group), bread @ meat @ bread)
+    np.testing.assert_allclose(compute_sandwich(bread, scores, weight, group), bread @ meat @ bread)
 
 
 def test_a_column_far_from_zero_is_kept_and_its_copy_is_not():

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from scipy.linalg import block_diag
 
-from ddpn.members.linear_search import LinearObjective, Optimum, compute_covariance, find_optimum
+from ddpn.members.covariance import compute_covariance, compute_sandwich
+from ddpn.members.linear_search import LinearObjective, Optimum, find_optimum
 from ddpn.networks.heads import Head
 from ddpn.rows.count_rows import CountRows
 
@@ -111,32 +112,12 @@ class LinearFit(NamedTuple):
         deviations = np.sqrt(np.diag(covariance))
         if kind != "model":
             scores = objective.scores(self.optimum.theta, covariance if kind == "HC3" else None)
-            covariance = sandwich(covariance, scores, objective.weight.numpy(), groups)
+            covariance = compute_sandwich(covariance, scores, objective.weight.numpy(), groups)
         back = block_diag(*(self.standardization.make_back_transform(linear) for linear in objective.linear))
         covariance = back @ covariance @ back.T
         unknown = ~np.concatenate([np.r_[True, kept] if linear else [True] for linear in objective.linear])
         covariance[unknown], covariance[:, unknown] = np.nan, np.nan
         return covariance, [deviations[block] for block in objective.blocks]
-
-
-def sandwich(bread: np.ndarray, scores: np.ndarray, weight: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
-    """Compute the sandwich estimator of the covariance, bread @ meat @ bread, which is robust to a wrong likelihood.
-
-    `bread` is the inverse information of all rows together, of shape (k, k). `scores` has the gradient of each row's
-    loss, shape (rows, k), and `weight` the weight of each row, shape (rows,). The meat is the sum of score score' over
-    the rows, where a row of weight w counts as w rows (statsmodels' `cov_type="HC0"`).
-
-    If `groups` is given (the number of each row's group, from 0), scores are first summed within each group. With G
-    groups and n rows (the sum of the weights), the result is multiplied by G / (G - 1) (n - 1) / (n - k) (statsmodels'
-    `cov_type="cluster"`).
-    """
-    if groups is None:
-        return bread @ (scores.T @ (weight[:, None] * scores)) @ bread
-    sums = np.zeros((int(groups.max()) + 1, len(bread)))
-    np.add.at(sums, groups, weight[:, None] * scores)
-    size, rows = len(sums), weight.sum()
-    correction = size / (size - 1.0) * (rows - 1.0) / (rows - len(bread))
-    return correction * (bread @ (sums.T @ sums) @ bread)
 
 
 @torch.inference_mode(False)

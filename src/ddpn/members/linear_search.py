@@ -16,6 +16,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 from torch import Tensor
 
+from ddpn.members.covariance import compute_covariance, scale_by_curvature
 from ddpn.networks.heads import Head
 from ddpn.networks.heads.rates import PoissonHead
 from ddpn.networks.training import TensorRows
@@ -44,8 +45,6 @@ _JITTER_SHARE = 1e-9
 _MIN_ONE_MINUS_LEVERAGE = 0.1
 #: The number of final Newton steps, which improve the digits. A maximum at infinity is not pursued.
 _POLISH_STEPS = 8
-#: Curvatures below this share of the largest count as flat, because a Hessian in float64 has no more digits.
-_MIN_CURVATURE_SHARE = 1e-12
 
 
 class Optimum(NamedTuple):
@@ -291,7 +290,7 @@ def minimize_exactly(objective: LinearObjective, theta: np.ndarray, tol: float =
         point = _evaluate(objective, theta)
         if n_iter < max_iter:
             # Newton's method in units in which all curvatures at the start are 1.
-            units = _scale_by_curvature(objective.hessian(theta))
+            units = scale_by_curvature(objective.hessian(theta))
 
             def value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:
                 value, gradient = objective.value_and_gradient(theta + units * u)
@@ -327,31 +326,6 @@ def minimize_exactly(objective: LinearObjective, theta: np.ndarray, tol: float =
 
 def _evaluate(objective: LinearObjective, theta: np.ndarray) -> _Point:
     return _Point(theta, *objective.value_and_gradient(theta))
-
-
-def _scale_by_curvature(hessian: np.ndarray) -> np.ndarray:
-    """Return the scale factor 1 / sqrt(|curvature|) of each coefficient, which makes its scaled curvature 1 or -1.
-
-    The curvature of a coefficient is its diagonal entry of `hessian`, which has shape (coefficients, coefficients). If
-    it is 0, the scale factor is 1. The result has shape (coefficients,).
-    """
-    curvature = np.abs(np.diag(hessian))
-    return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
-
-
-def compute_covariance(hessian: np.ndarray, total_weight: float = 1.0) -> np.ndarray:
-    """Compute the covariance of the estimates: the inverse of `total_weight` times the Hessian of the mean loss.
-
-    `total_weight` is the sum of the weights of all rows. `hessian` and the result have shape (coefficients,
-    coefficients).
-
-    Curvatures near zero are raised to a small positive limit. The variance of coefficients that the rows do not
-    determine is therefore very large rather than infinite.
-    """
-    units = _scale_by_curvature(hessian)
-    values, vectors = np.linalg.eigh(hessian * np.outer(units, units))
-    inverse = (vectors / np.maximum(values, _MIN_CURVATURE_SHARE * values[-1])) @ vectors.T
-    return inverse * np.outer(units, units) / total_weight
 
 
 def find_optimum(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter: int, is_rough: bool) -> Optimum:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ddpn.rows.checks import Labels, select_labels
 from ddpn.rows.groups import describe_groups, encode_groups
@@ -291,3 +292,14 @@ def _split_panel(times: np.ndarray, name: str, shares: Sequence[float], group: n
             remedy = "Use `time` alone to test on later rows of known groups, or `group` alone to test on new groups."
             raise InputError(argument=Argument("time", name), must=must, got=got, remedy=remedy)
     return split.join_if_few()
+
+
+def check_folds(fold: ArrayLike, rows: int) -> np.ndarray:
+    """Validate the fold numbers, one per row, and return them as int64."""
+    numbers = np.asarray(fold)
+    if numbers.shape != (rows,) or numbers.dtype.kind not in "iu":
+        got = f"shape {numbers.shape} of {numbers.dtype}"
+        raise InputError(argument="fold", must="be one integer per row of X", got=f"{got} for {rows} rows")
+    if numbers.min() < 0:
+        raise InputError(argument="fold", must="be integers of at least 0", got=str(numbers.min()))
+    return numbers.astype(np.int64)

@@ -2,9 +2,8 @@
 
 import json
 import time
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -24,6 +23,7 @@ from ddpn.networks.training.batches import (
 from ddpn.networks.training.captured_steps import CapturedSteps, can_capture
 from ddpn.networks.training.config import Runtime, TrainingConfig
 from ddpn.networks.training.history import History
+from ddpn.networks.training.seeds import seed_torch
 from ddpn.networks.training.state import State, identify_rows, read_checkpoint
 from ddpn.networks.training.validation import AnyBatches, compute_mean_scores
 from ddpn.networks.training.weights import hash_frozen_tensors
@@ -260,7 +260,10 @@ class Training:
         if self._captured is not None and not self._captured.ensure_captured():
             self._captured = None
         self.batches.begin_epoch(self.state.epoch)
-        with self._seed_generators():
+        # Captured steps use the generator of their device instead.
+        is_captured = self._captured is not None
+        key = (self.config.seeds, self.state.epoch, self.runtime.shard.rank)
+        with nullcontext() if is_captured else seed_torch(self.runtime.device, key):
             losses = self._train_epoch()
         scores = None
         if self.validation is not None:
@@ -271,23 +274,6 @@ class Training:
         if scores is None:
             return f"loss {sum(losses) / len(losses):.4f}"
         return f"validation {self.config.score} {sum(scores) / len(scores):.4f}"
-
-    @contextmanager
-    def _seed_generators(self) -> Iterator[None]:
-        """Seed torch's global generator for the current epoch, and restore it when the `with` block ends.
-
-        Dropout and random changes of images use this generator. It is seeded in every epoch, so that training draws the
-        same numbers after an interruption. Captured steps use the generator of their device instead.
-        """
-        device = self.runtime.device
-        if self._captured is not None:
-            yield
-            return
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            # On a CPU, torch.manual_seed would take 1 ms: it formats the call stack for each kind of missing device.
-            seed = torch.manual_seed if device.type == "cuda" else torch.default_generator.manual_seed
-            seed(zlib.crc32(repr((self.config.seeds, self.state.epoch, self.runtime.shard.rank)).encode()))
-            yield
 
     def _train_epoch(self) -> list[float]:
         self.model.train()

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ddpn.rows.checks import TableLike, check_vector, get_row_count, get_row_labels
 from ddpn.rows.count_rows import take_rows
-from ddpn.rows.splits import FOLDS, assign_folds
+from ddpn.rows.splits import FOLDS, assign_folds, check_folds
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.tables.columns import ColumnTable, Kind
@@ -197,7 +197,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         target = _check_target(y, rows, self._uses_y)
         weight = check_vector("sample_weight", sample_weight, rows, allow_zero=True)
         scale = check_vector("exposure", exposure, rows, allow_zero=False)
-        folds = assign_folds(rows, FOLDS, 0) if fold is None else _check_fold(fold, rows)
+        folds = assign_folds(rows, FOLDS, 0) if fold is None else check_folds(fold, rows)
         effects = OutOfFoldEffects(self, X, target, weight, scale, folds)
         return (effects.encode(take_rows(X, part), folds[part]) for part in parts)
 
@@ -342,14 +342,3 @@ def _check_target(y: ArrayLike | None, rows: int, used_by: str) -> np.ndarray:
     checked = check_vector("y", target, rows, allow_zero=True, labels=get_row_labels(y), allow_all_zero=True)
     assert checked is not None
     return checked
-
-
-def _check_fold(fold: ArrayLike, rows: int) -> np.ndarray:
-    """Validate the fold numbers, one per row, and return them as int64."""
-    numbers = np.asarray(fold)
-    if numbers.shape != (rows,) or numbers.dtype.kind not in "iu":
-        got = f"shape {numbers.shape} of {numbers.dtype}"
-        raise InputError(argument="fold", must="be one integer per row of X", got=f"{got} for {rows} rows")
-    if numbers.min() < 0:
-        raise InputError(argument="fold", must="be integers of at least 0", got=str(numbers.min()))
-    return numbers.astype(np.int64)
