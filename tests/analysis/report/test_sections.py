@@ -147,7 +147,7 @@ def test_exposure_weights_and_a_better_baseline_are_reported_with_progress(tmp_p
     assert "on so many rows each: a: 80, b: 80." in text
     assert "<p>Test rows only.</p>" in text
     assert "days: +" in text
-    assert "Oracle is better on these rows" in text
+    assert "The oracle is better on these rows" in text
     assert steps[:2] == ["Predicting 120 rows", "Scoring 120 rows"]
     assert steps[-2:] == ["Effects of columns: 2 of 2", "Drawing figures"]
     with pytest.raises(InputError, match="exposure"):

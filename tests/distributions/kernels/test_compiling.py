@@ -3,6 +3,7 @@
 import importlib
 import sys
 import time
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -87,3 +88,18 @@ def test_the_clock_of_a_fit_stands_still_while_a_kernel_is_compiled(compile_text
     assert counted < 0.5 * seconds, "most of the time is spent compiling"
     (first, first_clock), (second, second_clock) = times
     assert second_clock - first_clock == pytest.approx(second - first, abs=1e-3), "nothing is compiled in between"
+
+
+def test_a_family_without_a_method_is_refused_by_name():
+    class Incomplete(NamedTuple):
+        mean: float
+
+        @classmethod
+        def prepare(cls, a, b, c):
+            return Incomplete(a)
+
+        def is_normalised(self):
+            return True
+
+    with pytest.raises(TypeError, match="family Incomplete must .* it lacks log_weight, score, estimate_shape"):
+        compile_kernel(compute_normalised_log_probs, Incomplete)

@@ -61,6 +61,7 @@ def compile_kernel(function: FunctionType, family: type[Family] | None = None) -
             return function(*args)
 
     else:
+        _check_methods(family)
 
         def loop(*args):
             return function(family, *args)
@@ -76,6 +77,14 @@ def compile_kernel(function: FunctionType, family: type[Family] | None = None) -
     dispatcher = numba.njit(cache=is_kept, nogil=True, **_OPTIONS)(loop)
     _announce(dispatcher)
     return dispatcher
+
+
+def _check_methods(family: type[Family]) -> None:
+    """Raise a `TypeError` if a family lacks a method of `Family`, because numba's own message would not name it."""
+    missing = [name for name in families.REQUIRED_METHODS if not callable(getattr(family, name, None))]
+    if missing:
+        what = f"family {family.__name__} must have the methods {', '.join(families.REQUIRED_METHODS)}"
+        raise TypeError(f"The {what}, but it lacks {', '.join(missing)}. See `ddpn.distributions.kernels.family.Family`.")
 
 
 def read_clock_without_compiling() -> float:

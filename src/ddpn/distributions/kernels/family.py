@@ -45,6 +45,9 @@ class Family(Protocol):
         """Return a rough centre of the distribution, a rough standard deviation, and the largest possible count."""
 
 
+#: The names of the methods of `Family`.
+REQUIRED_METHODS = ("prepare", "is_normalised", "log_weight", "score", "estimate_shape")
+
 Weights = TypeVar("Weights", bound=Family)
 
 
