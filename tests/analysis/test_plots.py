@@ -2,7 +2,9 @@
 
 import itertools
 import re
+import sys
 from io import BytesIO
+from unittest.mock import patch
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,7 +18,7 @@ from matplotlib.textpath import TextToPath
 from PIL import Image
 from scipy import stats
 
-from ddpn import CountGLM, Mixture, Poisson, metrics
+from ddpn import CountGLM, Mixture, Poisson, explain, metrics
 from ddpn.analysis.explanations import Curve, Inputs, effects
 from ddpn.analysis.plots.explanations import choose_axis_limits
 from ddpn.analysis.plots.panels import NAMED, draw_bars, draw_panel, render_svg, shorten_label
@@ -24,6 +26,7 @@ from ddpn.analysis.plots.predictions import draw_scatter, plot_pit
 from ddpn.prediction.figure import bin_probabilities, draw_masses
 from ddpn.prediction.prediction import Prediction
 from ddpn.runtime.errors import InputError
+from ddpn.workflow.examining import write_explanation
 
 RNG = np.random.default_rng(3)
 MU = RNG.uniform(1.0, 9.0, 1000)
@@ -97,12 +100,19 @@ def test_plots_are_drawn_into_given_axes_and_figures():
 
 
 def test_figures_of_a_report_draw_themselves_in_a_notebook():
-    """pyplot, whose import teaches IPython how to show figures, does not know them."""
-    figure = draw_panel(lambda ax: ax.plot([0, 1]))
-    assert not pyplot.get_fignums()
+    """They do without pyplot, which chooses a backend, and whose import teaches IPython how to show figures."""
+    with patch.dict(sys.modules, {"matplotlib.pyplot": None}):
+        figure = draw_panel(lambda ax: ax.plot([0, 1]))
     image = Image.open(BytesIO(figure._repr_png_()))
     assert image.format == "PNG"
     assert len(image.convert("L").getcolors()) > 2
+
+
+def test_the_command_line_draws_without_pyplot(tmp_path):
+    model = CountGLM(likelihood="poisson").fit(MU[:, None], Y)
+    with patch.dict(sys.modules, {"matplotlib.pyplot": None}):
+        write_explanation(explain(model, MU[:50, None]), str(tmp_path / "effects.png"))
+    assert (tmp_path / "effects.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.last

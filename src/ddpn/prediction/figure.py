@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -68,4 +68,4 @@ def draw_predictions(
         set_ticks(ax.yaxis, percent=True, max_ticks=4)
         if not len(axes):
             ax.label_outer()
-    return panels[0].get_figure()
+    return cast("Figure", panels[0].figure)

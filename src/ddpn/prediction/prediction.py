@@ -461,7 +461,7 @@ class Prediction:
         """
         from ddpn.prediction.figure import bin_probabilities, draw_predictions  # imports matplotlib
 
-        axes = [] if ax is None else np.ravel(np.asarray(ax, dtype=object)).tolist()
+        axes: list[Axes] = [] if ax is None else np.ravel(np.asarray(ax, dtype=object)).tolist()
         shown = self[: len(axes) or MAX_SHOWN_ROWS] if rows is None else self[np.array(rows, dtype=int)]
         if axes and len(axes) != len(shown):
             raise InputError(argument="ax", must=f"have one Axes for each of the {len(shown)} rows", got=str(len(axes)))

@@ -1,7 +1,7 @@
 """Figures of predictions and observed counts: PIT histogram and scatter plot."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -126,5 +126,5 @@ def plot_pit(
     pit = Pit.from_counts(dist, y, validate_weights(weight, validate_prediction(dist, y)[1]).numpy(), bins)
     if ax is not None:
         use_style(draw_pit)(ax, pit)
-        return ax.get_figure()
+        return cast("Figure", ax.figure)
     return draw_panel(partial(draw_pit, pit=pit), 3.5, title="PIT histogram", figure=make_pyplot_figure())
