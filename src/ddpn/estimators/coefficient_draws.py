@@ -21,8 +21,10 @@ def draw_glms(
     slopes. Coefficients that are not identified, whose covariance is NaN, stay as they are.
     """
     linear = glm.linear
-    known = np.nan_to_num(covariance)
-    errors = generator.multivariate_normal(np.zeros(len(known)), known, size=n_draws, method="eigh")
+    # Rounding may make a variance slightly negative, which is no reason to warn.
+    errors = generator.multivariate_normal(
+        np.zeros(len(covariance)), np.nan_to_num(covariance), size=n_draws, method="eigh", check_valid="ignore"
+    )
     n_slopes = linear.slopes.shape[1]
     drawn = []
     for error in errors:
