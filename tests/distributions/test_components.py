@@ -14,14 +14,14 @@ from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Truncat
 from ddpn.distributions.parametric import ParametricDistribution
 
 
-class GeometricWeights(NamedTuple):
+class GeometricFamily(NamedTuple):
     mean: float
     log_share: float
     log_rest: float
 
     @classmethod
     def prepare(cls, a, b, c):
-        return GeometricWeights(a, log(a) - log1p(a), log1p(a))
+        return GeometricFamily(a, log(a) - log1p(a), log1p(a))
 
     def is_normalised(self):
         return True
@@ -40,7 +40,7 @@ class Geometric(ParametricDistribution):
     """p(y) = mean^y / (1 + mean)^(y + 1)."""
 
     arg_constraints = {"mu": constraints.positive}
-    family = GeometricWeights
+    family = GeometricFamily
     _names = ("mu",)
 
     def __init__(self, mu: Tensor, validate_args: bool | None = None) -> None:

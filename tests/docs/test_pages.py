@@ -229,7 +229,9 @@ def test_the_page_of_the_paper_has_every_table_figure_and_experiment():
     for words in commands:
         check_ddpn(words)
     named = {name for words in commands for name in words}
-    experiments = {name for name in catalogue.list_names() if re.match("Table|Figure", catalogue.read_toml(name)["paper"])}
+    experiments = {
+        name for name in catalogue.list_names() if re.match("Table|Figure", catalogue.read_toml(name)["paper"])
+    }
     assert {name for name in experiments if not name.startswith("paper-")} <= named
     rows = re.findall(r"^\| (Table|Figure)s? (\d+)(?: (?:to|and) (\d+))?", text, flags=re.MULTILINE)
     numbers_by_kind = {

@@ -21,7 +21,7 @@ from ddpn.runtime.errors import InputError
 NODES, WEIGHTS = (x[4:] for x in np.polynomial.legendre.leggauss(8))
 
 
-class DiscretizedNormalWeights(NamedTuple):
+class DiscretizedNormalFamily(NamedTuple):
     """A Normal rounded to counts, with the formulas that compiled kernels need (see `kernels.family`)."""
 
     loc: float
@@ -29,7 +29,7 @@ class DiscretizedNormalWeights(NamedTuple):
 
     @classmethod
     def prepare(cls, a, b, c):
-        return DiscretizedNormalWeights(a, b)
+        return DiscretizedNormalFamily(a, b)
 
     def is_normalised(self):
         return True
@@ -88,7 +88,7 @@ class Discretized(ParametricDistribution):
     [0.0668, 0.2417, 0.3829, 0.2417]
     """
 
-    family = DiscretizedNormalWeights
+    family = DiscretizedNormalFamily
     _names = ("_loc", "_scale")
 
     def __init__(self, base: Normal, validate_args: bool | None = None) -> None:

@@ -29,7 +29,7 @@ from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError, warn_user
 from ddpn.runtime.frames import library_name
-from ddpn.runtime.jobs import Where, runs_in_this_process
+from ddpn.runtime.jobs import Workers, runs_in_this_process
 from ddpn.runtime.progress import is_notebook, show_steps
 from ddpn.runtime.time_plan import Schedule
 from ddpn.runtime.validation import check_keys, is_integer
@@ -64,7 +64,7 @@ class NetworkRegressor(CountEstimator):
     random_state: int | np.random.RandomState | None = None
     device: str = "auto"
     verbose: bool | None = None
-    n_jobs: Where = None
+    n_jobs: Workers = None
 
     _not_saved = ("checkpoint", "verbose", "time_budget", "n_jobs")
 

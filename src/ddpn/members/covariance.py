@@ -31,7 +31,9 @@ def compute_covariance(hessian: np.ndarray, total_weight: float = 1.0) -> np.nda
     return inverse * np.outer(units, units) / total_weight
 
 
-def compute_sandwich(bread: np.ndarray, scores: np.ndarray, weight: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
+def compute_sandwich(
+    bread: np.ndarray, scores: np.ndarray, weight: np.ndarray, groups: np.ndarray | None = None
+) -> np.ndarray:
     """Compute the sandwich estimator of the covariance, bread @ meat @ bread, which is robust to a wrong likelihood.
 
     `bread` is the inverse information of all rows together, of shape (k, k). `scores` has the gradient of each row's

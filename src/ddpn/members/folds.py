@@ -43,7 +43,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, SMALL_TABLE_ROWS, assign_folds, draw_held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import DDPNError, InputError
-from ddpn.runtime.jobs import Job, Result, Where, run
+from ddpn.runtime.jobs import Job, Result, Workers, run
 from ddpn.storage.contents import JsonObject, json_to_bytes
 from ddpn.storage.results import ResultStore
 from ddpn.tables.columns import ColumnTable
@@ -221,7 +221,7 @@ class JobOptions:
     - `on_step`: called with a message after each finished fit.
     """
 
-    n_jobs: Where
+    n_jobs: Workers
     store: ResultStore | None = None
     about: object = None
     on_step: Callable[[str], object] = lambda text: None

@@ -41,7 +41,7 @@ from ddpn.tables.encoding.steps import choose_columns
 if TYPE_CHECKING:
     from ddpn.members.networks import Networks
 
-Kind = TypeVar("Kind", bound="Networks")
+NetworksType = TypeVar("NetworksType", bound="Networks")
 
 #: The number of training rows that are encoded together before their inputs are packed.
 PACKED_ROWS = 8192
@@ -69,7 +69,7 @@ class EncodedRows(NamedTuple):
         return self.encoder.n_inputs if self.chosen is None else len(self.chosen)
 
 
-class NetworkFit(Generic[Kind]):
+class NetworkFit(Generic[NetworksType]):
     """Fits an ensemble of networks, or the ensembles of all copies of a cross-fitted member.
 
     Parameters
@@ -96,7 +96,7 @@ class NetworkFit(Generic[Kind]):
 
     def __init__(
         self,
-        kind: type[Kind],
+        kind: type[NetworksType],
         head: Head | None = None,
         options: NetworkOptions = NetworkOptions(),  # noqa: B008
         *,
@@ -112,7 +112,7 @@ class NetworkFit(Generic[Kind]):
         self.runtime, self.checkpoint, self.verbose = runtime, checkpoint, verbose
         self.stream = stream
 
-    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock) -> Kind:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock) -> NetworksType:
         """Fit one ensemble: encode the rows and train the networks.
 
         Each network keeps the weights of the epoch with its best score on the validation rows.
@@ -136,7 +136,7 @@ class NetworkFit(Generic[Kind]):
             rows, model, self._train(model_with_unpacking, rows.train, rows.validation, config, clock)
         )
 
-    def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock) -> list[Kind]:
+    def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock) -> list[NetworksType]:
         """Fit one ensemble per fold to the rows outside this fold, each with its own encoder.
 
         `fold` has the fold of each row, numbered from 0. The networks of all ensembles are trained together. They all
@@ -184,7 +184,7 @@ class NetworkFit(Generic[Kind]):
         config = self.options.make_config(self.n_rows, seeds, self.head.validation_score, columns)
         return choose_numeric_encoding(self.n_rows, columns) if numeric == "auto" else numeric, config
 
-    def _make_member(self, rows: EncodedRows, model: CountModel, history: History) -> Kind:
+    def _make_member(self, rows: EncodedRows, model: CountModel, history: History) -> NetworksType:
         """Create the member from the trained model.
 
         Raise a `KeyboardInterrupt` if the training was interrupted before the first epoch was complete.

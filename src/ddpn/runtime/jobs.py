@@ -27,7 +27,7 @@ from ddpn.runtime.threads import count_cores, limit_threads
 from ddpn.runtime.validation import is_integer
 
 #: Where jobs run: None or 1 for this process, 4 for four processes, -1 for one process per core, or a cluster.
-Where: TypeAlias = int | RayCluster | None
+Workers: TypeAlias = int | RayCluster | None
 
 
 class JobError(DDPNError, RuntimeError):
@@ -87,7 +87,7 @@ class Result(NamedTuple):
         return self.files
 
 
-def count_slots(n_jobs: Where) -> int:
+def count_slots(n_jobs: Workers) -> int:
     """Return how many jobs the argument `n_jobs` allows to run at the same time.
 
     >>> count_slots(None), count_slots(3), count_slots(-1) == count_cores()
@@ -103,7 +103,7 @@ def count_slots(n_jobs: Where) -> int:
     return int(n_jobs) if n_jobs > 0 else max(1, count_cores() + 1 + int(n_jobs))
 
 
-def runs_in_this_process(n_jobs: Where) -> bool:
+def runs_in_this_process(n_jobs: Workers) -> bool:
     """Return True if the argument `n_jobs` means that jobs run in this process, one after the other."""
     return not isinstance(n_jobs, RayCluster) and count_slots(n_jobs) == 1
 
@@ -111,7 +111,7 @@ def runs_in_this_process(n_jobs: Where) -> bool:
 def run(
     jobs: Iterable[Job],
     shared: object = None,
-    n_jobs: Where = None,
+    n_jobs: Workers = None,
     store: "JobStore | None" = None,
     on_start: Callable[[Job], object] = lambda job: None,
 ) -> Iterator[Result]:
@@ -143,7 +143,9 @@ def run(
         yield result
 
 
-def _results(jobs: Sequence[Job], shared: object, n_jobs: Where, on_start: Callable[[Job], object]) -> Iterator[Result]:
+def _results(
+    jobs: Sequence[Job], shared: object, n_jobs: Workers, on_start: Callable[[Job], object]
+) -> Iterator[Result]:
     if isinstance(n_jobs, RayCluster):
         yield from _run_on_cluster(n_jobs, jobs, shared, on_start)
     elif not runs_in_this_process(n_jobs):

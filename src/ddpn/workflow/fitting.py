@@ -41,7 +41,7 @@ from ddpn.pipeline import (
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import format_duration
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.jobs import Where
+from ddpn.runtime.jobs import Workers
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.time_plan import Schedule, StepRunner, make_budget_clock, run_with_rows
 from ddpn.storage.contents import JsonObject
@@ -87,7 +87,7 @@ def fit(
     verbose: bool = False,
     on_step: Callable[[str], None] = lambda text: None,
     started: float | None = None,
-    n_jobs: Where = None,
+    n_jobs: Workers = None,
     runner: StepRunner | None = None,
     unfinished: ModelFolder | None = None,
 ) -> Fitted:

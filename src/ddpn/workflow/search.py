@@ -18,7 +18,7 @@ from ddpn.rows.groups import encode_groups
 from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
 from ddpn.runtime.display import plural
 from ddpn.runtime.extras import import_extra
-from ddpn.runtime.jobs import Job, Result, Where, count_slots, run
+from ddpn.runtime.jobs import Job, Result, Workers, count_slots, run
 from ddpn.storage.contents import arrays_from_bytes
 from ddpn.storage.results import ResultStore
 from ddpn.workflow.preparing import Prepared
@@ -108,7 +108,7 @@ class Search:
         clock: Clock,
         max_trials: int | None = None,
         on_step: Callable[[str], object] = lambda text: None,
-        n_jobs: Where = None,
+        n_jobs: Workers = None,
     ) -> None:
         self.folds = split_for_trials(prepared)
         self.rows = ScoredRows(self.folds)

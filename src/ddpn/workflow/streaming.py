@@ -24,7 +24,7 @@ from ddpn.prediction.spec import PredictionSpec
 from ddpn.rows.count_rows import BLOCK
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.jobs import Job, Where, run
+from ddpn.runtime.jobs import Job, Workers, run
 from ddpn.runtime.progress import progress_bar
 from ddpn.storage.files import atomic_path, folder_lock, hash_file
 from ddpn.storage.model_files import MANIFEST
@@ -55,7 +55,7 @@ def predict_files(
     overwrite: bool = False,
     verbose: bool = False,
     on_finding: Callable[[str], None] = lambda sentence: None,
-    n_jobs: Where = None,
+    n_jobs: Workers = None,
 ) -> int:
     """Predict every row of one or several tables and write the predictions to a file, like `ddpn predict`.
 
@@ -224,7 +224,7 @@ def _predict_job(shared: _SharedInputs, block: Block) -> dict[str, bytes]:
 
 
 def _predict_missing_parts(
-    parts: ResultStore, shared: _SharedInputs, n_jobs: Where, on_predicted: Callable[[int], None]
+    parts: ResultStore, shared: _SharedInputs, n_jobs: Workers, on_predicted: Callable[[int], None]
 ) -> None:
     """Predict the blocks of a table whose part of the output is not yet stored in `parts`, and store these parts.
 

@@ -19,7 +19,7 @@ from ddpn.analysis.gains import Gain, mean_gain
 from ddpn.runtime.deadlines import Clock, format_duration
 from ddpn.runtime.display import plural, value_text
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.jobs import Where
+from ddpn.runtime.jobs import Workers
 from ddpn.runtime.time_plan import StepRunner
 from ddpn.storage.files import folder_lock, sha256
 from ddpn.storage.model_files import check_destination
@@ -124,7 +124,7 @@ def tune(
     about: Mapping[str, object] | None = None,
     overwrite: bool = False,
     on_step: Callable[[str], object] = lambda text: None,
-    n_jobs: Where = None,
+    n_jobs: Workers = None,
     started: float | None = None,
     runner: StepRunner | None = None,
 ) -> tuple[Fitted, TuningResult]:

@@ -8,7 +8,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from ddpn import InputError
 from ddpn.distributions import DoublePoisson, MeanDoublePoisson, variance_limits
-from ddpn.distributions.families.mean_double_poisson import MeanDoublePoissonWeights
+from ddpn.distributions.families.mean_double_poisson import MeanDoublePoissonFamily
 
 #: (mean, gamma, y) of short sums, of narrow bells and of wide ones.
 REGIMES = {
@@ -34,7 +34,7 @@ def test_results_are_those_of_the_double_poisson_with_this_mean():
     rng = np.random.default_rng(0)
     mean, gamma = np.exp(rng.uniform(-6, 8, 200)), np.exp(rng.uniform(-3, 3, 200))
     gamma = np.minimum(gamma, 19.0 * np.maximum(mean, 1.0))
-    mu = np.exp([MeanDoublePoissonWeights.prepare(*pair, 0.0).log_m for pair in zip(mean, gamma, strict=True)])
+    mu = np.exp([MeanDoublePoissonFamily.prepare(*pair, 0.0).log_m for pair in zip(mean, gamma, strict=True)])
     is_float = mu > 1e-200
     dist = MeanDoublePoisson(make_float64(mean[is_float]), make_float64(gamma[is_float]))
     peer = DoublePoisson(make_float64(mu[is_float]), make_float64(gamma[is_float]))

@@ -101,5 +101,5 @@ def test_a_family_without_a_method_is_refused_by_name():
         def is_normalised(self):
             return True
 
-    with pytest.raises(TypeError, match="family Incomplete must .* it lacks log_weight, score, estimate_shape"):
+    with pytest.raises(TypeError, match=r"family Incomplete must .* it lacks log_weight, score, estimate_shape"):
         compile_kernel(compute_normalised_log_probs, Incomplete)

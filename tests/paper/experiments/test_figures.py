@@ -12,20 +12,20 @@ from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED
 from ddpn.paper.experiments import catalogue, figures
 from ddpn.paper.experiments.figures import (
     FIGURES,
-    beams,
-    beta,
-    epsilon,
-    epsilon_wide,
-    gamma,
-    image_pmfs,
-    image_pmfs_ensembles,
-    image_pmfs_single,
-    ood_densities,
-    ood_pmfs,
-    ood_variances,
-    pathologies,
-    recovery,
-    wave,
+    draw_beams,
+    draw_beta,
+    draw_epsilon,
+    draw_epsilon_wide,
+    draw_gamma,
+    draw_image_pmfs,
+    draw_image_pmfs_ensembles,
+    draw_image_pmfs_single,
+    draw_ood_densities,
+    draw_ood_pmfs,
+    draw_ood_variances,
+    draw_pathologies,
+    draw_recovery,
+    draw_wave,
     write_figures,
 )
 from ddpn.paper.experiments.runs import SNAPSHOTS, WEIGHTS
@@ -54,7 +54,7 @@ def test_the_wave_shows_mean_band_and_both_variances(declare, finish, tmp_path):
     poisson, gaussian = experiment.runs()
     finish(poisson, np.log([[20.0], [24.0]]))
     finish(gaussian, [[20.0, 0.0], [20.0, 0.0]])
-    axes = np.reshape(wave(experiment, tmp_path).axes, (3, 2))
+    axes = np.reshape(draw_wave(experiment, tmp_path).axes, (3, 2))
     assert [ax.get_title() for ax in axes[0]] == ["Poisson", "Gaussian"]
     assert "MAE 1.500\nCRPS 0.750" in [text.get_text() for text in axes[0, 0].texts]
     np.testing.assert_allclose(get_line(axes[0, 0], "mean")[1], 22.0, rtol=1e-6)
@@ -69,7 +69,7 @@ def test_recovery_sets_the_matched_model_and_ddpn_against_the_truth(declare, fin
     experiment = declare("recovered", simulation={"name": "poisson"}, methods=methods)
     for run in experiment.runs():
         finish(run, np.full((2, run.head.n_raw), [np.log(4.0), 0.0][: run.head.n_raw]))
-    axes = recovery(experiment, tmp_path).axes
+    axes = draw_recovery(experiment, tmp_path).axes
     assert [ax.get_title() for ax in axes] == ["Poisson", "DDPN", "DDPN, exact likelihood"]
     assert all("MAE 1.500\nCRPS 0.750" in [text.get_text() for text in ax.texts] for ax in axes)
     # gamma = 1: both are Poisson(4).
@@ -101,7 +101,7 @@ def test_every_beta_has_a_column_and_every_snapshot_a_line(declare, finish, tmp_
     for number, run in enumerate(experiment.runs()):
         # The second network is the median at the end.
         write_snapshots(run, finish, {1: [9.0, 40.0 + number, 9.0], 2: [9.0, 30.0, 9.0], "end": [8.5, 11.0, 20.0]})
-    axes = np.reshape(beta(experiment, tmp_path).axes, (2, 2))
+    axes = np.reshape(draw_beta(experiment, tmp_path).axes, (2, 2))
     assert [ax.get_title() for ax in axes[0]] == ["β = 0", "β = 1"]
     assert [ax.get_ylabel() for ax in axes[:, 0]] == ["μ", "γ"]
     for number, (counts, gammas) in enumerate(axes.T):
@@ -117,7 +117,7 @@ def test_gamma_its_truth_and_the_isolated_points_are_shown(declare, finish, tmp_
     experiment = declare("gammas", methods=METHODS, **content)
     for run in experiment.runs():
         write_snapshots(run, finish, {1: [9.0], 2: [9.0], "end": [10.0]})
-    axes = np.reshape(gamma(experiment, tmp_path).axes, (4, 2))
+    axes = np.reshape(draw_gamma(experiment, tmp_path).axes, (4, 2))
     titles = [[ax.get_title() for ax in axes[row]] for row in (0, 2)]
     assert titles[0] == ["β = 0, γ starts at 1", "β = 0, γ starts at 148"]
     assert titles[1] == ["β = 1, γ starts at 1", "β = 1, γ starts at 148"]
@@ -138,7 +138,7 @@ def compute_moments(mean, variance, terms=4000):
 
 def test_on_the_papers_grid_a_hundred_terms_are_as_good(tmp_path):
     """The paper sums 100 terms; its largest deviation of the mean on this grid is 2.71."""
-    left, right, *_ = epsilon(catalogue.read_experiment("moments"), tmp_path).axes
+    left, right, *_ = draw_epsilon(catalogue.read_experiment("moments"), tmp_path).axes
     assert (left.get_xlim(), left.get_ylim()) == (pytest.approx((0.5, 50), abs=0.2), pytest.approx((0.1, 10), abs=0.1))
     means, variances = np.linspace(0.5, 50, 200), np.linspace(0.1, 10, 200)
     grids = [np.asarray(ax.collections[0].get_array()).reshape(200, 200) for ax in (left, right)]
@@ -150,7 +150,7 @@ def test_on_the_papers_grid_a_hundred_terms_are_as_good(tmp_path):
 
 
 def test_the_grids_are_the_deviations_of_the_exact_moments(tmp_path):
-    left, right, *_ = epsilon_wide(catalogue.read_experiment("moments"), tmp_path).axes
+    left, right, *_ = draw_epsilon_wide(catalogue.read_experiment("moments"), tmp_path).axes
     nodes = left.get_lines()[0].get_xdata()
     assert (nodes[0], nodes[-1]) == pytest.approx((0.1, 10**1.7))
     grids = [np.asarray(ax.collections[0].get_array()).reshape(len(nodes), -1) for ax in (left, right)]
@@ -175,7 +175,7 @@ def patients(declare, finish):
 
 
 def test_the_two_patients_are_the_most_and_the_least_below_zero_by_one_network(patients, tmp_path):
-    left, right = pathologies(patients, tmp_path).axes
+    left, right = draw_pathologies(patients, tmp_path).axes
     below = 100 * stats.norm.cdf(0, 1, 2)
     assert left.get_title() == f"test row 1: {below:.1f}% of the Gaussian below 0"
     assert right.get_title() == "test row 2: the Gaussian has mean 9.0, sd 1.00"
@@ -227,7 +227,7 @@ def reshape_axes(figure, rows):
 
 
 def test_each_image_is_beside_its_own_pmf(people, image_counts, tmp_path):
-    (line,) = reshape_axes(image_pmfs(people, tmp_path), 1)
+    (line,) = reshape_axes(draw_image_pmfs(people, tmp_path), 1)
     assert line[0, 0].get_title(loc="left") == "β-DDPN (0.5)", "the best that is finished"
     test = split(N, SEED, LARGE_SHARES).test
     ordered = np.sort(image_counts[test])
@@ -245,7 +245,9 @@ def test_each_image_is_beside_its_own_pmf(people, image_counts, tmp_path):
 
 
 def test_all_finished_methods_are_shown_in_the_papers_order(people, image_counts, tmp_path):
-    ensembles, singles = (reshape_axes(draw(people, tmp_path), 3) for draw in (image_pmfs_ensembles, image_pmfs_single))
+    ensembles, singles = (
+        reshape_axes(draw(people, tmp_path), 3) for draw in (draw_image_pmfs_ensembles, draw_image_pmfs_single)
+    )
     titles = [line[0, 0].get_title(loc="left") for line in ensembles]
     assert titles == ["Figure 20: DDPN", "Figure 21: β-DDPN (0.5)", "Figure 25: Gaussian"]
     assert singles[2, 0, 0].get_title(loc="left") == "Figure 15: Gaussian"
@@ -306,8 +308,8 @@ def test_points_class_and_count_are_those_of_the_test_rows(finish_beams, tmp_pat
     x, y = data.part("test")
     counts = []
     with pytest.raises(InputError, match=r"The data has changed since .*ddpn"):
-        beams(finish_beams(SHELVES, y + 1), tmp_path)
-    for row, name, count, (front, side, pmf) in list_panels(beams(finish_beams(SHELVES, y), tmp_path)):
+        draw_beams(finish_beams(SHELVES, y + 1), tmp_path)
+    for row, name, count, (front, side, pmf) in list_panels(draw_beams(finish_beams(SHELVES, y), tmp_path)):
         packed = x[row].numpy()
         cloud = packed[2:][packed[2:, 0] == 1.0, 1:]
         assert (name, count) == (data.classes[int(packed[0, 0])], y[row])
@@ -369,7 +371,7 @@ def rows_of_test_texts(tmp_path, monkeypatch):
 
 
 def test_the_papers_texts_are_above_their_own_predictions(texts, out, means, rows_of_test_texts):
-    counts, densities = (draw(texts, out).axes for draw in (ood_pmfs, ood_densities))
+    counts, densities = (draw(texts, out).axes for draw in (draw_ood_pmfs, draw_ood_densities))
     for axes in (counts, densities):
         words, drawn, verses, below = np.reshape(axes, (4, 4))
         assert [ax.texts[0].get_text() for ax in words] == [
@@ -392,11 +394,11 @@ def test_a_likelihood_without_a_finished_run_is_named(declare, finish, tmp_path)
     experiment = declare("texts", data=DATA, ood="bible", methods=["poisson"])
     finish(experiment.runs()[0], [[0.0]])
     with pytest.raises(InputError, match=r"^No finished run of Gaussians in .*texts"):
-        ood_densities(experiment, tmp_path)
+        draw_ood_densities(experiment, tmp_path)
 
 
 def test_every_row_is_in_the_histogram_of_its_kind(texts, out, means):
-    for ax, more in zip(ood_variances(texts, out).axes, (0.0, 1.0), strict=True):
+    for ax, more in zip(draw_ood_variances(texts, out).axes, (0.0, 1.0), strict=True):
         for patch, side in zip(ax.patches, means, strict=True):
             shares, edges, _ = patch.get_data()
             assert shares.sum() == pytest.approx(1.0)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions.arguments import as_parameters, check_narrowness, check_positive, needs_validation
-from ddpn.distributions.kernels.by_mean import RateWeights, solve_rate
+from ddpn.distributions.kernels.by_mean import MeanParameterizedFamily, solve_rate
 from ddpn.distributions.parametric import ParametricDistribution
 
 
@@ -31,7 +31,7 @@ def guess_log_rate(mu, nu):
     return by_mean
 
 
-class ConwayMaxwellPoissonWeights(RateWeights):
+class ConwayMaxwellPoissonFamily(MeanParameterizedFamily):
     """A Conway-Maxwell-Poisson distribution, with the formulas that compiled kernels need (see `kernels.family`)."""
 
     @classmethod
@@ -65,7 +65,7 @@ class ConwayMaxwellPoisson(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "nu": constraints.positive}
-    family = ConwayMaxwellPoissonWeights
+    family = ConwayMaxwellPoissonFamily
     _names = ("mu", "nu")
 
     def __init__(self, mu: Tensor | float, nu: Tensor | float, validate_args: bool | None = None) -> None:

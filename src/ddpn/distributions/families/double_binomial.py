@@ -13,7 +13,7 @@ from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 
 
-class DoubleBinomialWeights(NamedTuple):
+class DoubleBinomialFamily(NamedTuple):
     """A Double Binomial, with the formulas that compiled kernels need (see `kernels.family`).
 
     The unnormalised probability of k is h(k) h(n - k) exp(-gamma D(k)), with h and D as in `DoubleBinomial`.
@@ -25,7 +25,7 @@ class DoubleBinomialWeights(NamedTuple):
 
     @classmethod
     def prepare(cls, a, b, c):
-        return DoubleBinomialWeights(a, b, c)
+        return DoubleBinomialFamily(a, b, c)
 
     def is_normalised(self):
         return False
@@ -92,7 +92,7 @@ class DoubleBinomial(ParametricDistribution):
         "mu": constraints.positive,
         "gamma": constraints.positive,
     }
-    family = DoubleBinomialWeights
+    family = DoubleBinomialFamily
     _names = ("mu", "gamma", "total")
 
     def __init__(

@@ -31,7 +31,7 @@ _MAX_LOGARITHM_SIZE = 2e5
 _MIN_TABLE_ROWS = 100
 
 
-class DoublePoissonWeights(NamedTuple):
+class DoublePoissonFamily(NamedTuple):
     """A Double Poisson, with the formulas that compiled kernels need (see `kernels.family`).
 
     The unnormalised probability of y is h(y) exp(-gamma D(y; mu)), with h(y) = e^-y y^y / y! and D(y; mu) = mu - y + y
@@ -47,7 +47,7 @@ class DoublePoissonWeights(NamedTuple):
     @classmethod
     def prepare(cls, a, b, c):
         log_mu = log(a)
-        return DoublePoissonWeights(a, b, log_mu, b * a * abs(log_mu) > _MAX_LOGARITHM_SIZE)
+        return DoublePoissonFamily(a, b, log_mu, b * a * abs(log_mu) > _MAX_LOGARITHM_SIZE)
 
     def is_normalised(self):
         return False
@@ -102,7 +102,7 @@ class DoublePoisson(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "gamma": constraints.positive}
-    family = DoublePoissonWeights
+    family = DoublePoissonFamily
     _names = ("mu", "gamma")
 
     def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:

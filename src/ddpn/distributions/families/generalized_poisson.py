@@ -13,7 +13,7 @@ from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 
 
-class GeneralizedPoissonWeights(NamedTuple):
+class GeneralizedPoissonFamily(NamedTuple):
     """A Generalised Poisson, with the formulas that compiled kernels need (see `kernels.family`)."""
 
     mu: float
@@ -21,7 +21,7 @@ class GeneralizedPoissonWeights(NamedTuple):
 
     @classmethod
     def prepare(cls, a, b, c):
-        return GeneralizedPoissonWeights(a, b)
+        return GeneralizedPoissonFamily(a, b)
 
     def is_normalised(self):
         return True
@@ -73,7 +73,7 @@ class GeneralizedPoisson(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "alpha": constraints.positive}
-    family = GeneralizedPoissonWeights
+    family = GeneralizedPoissonFamily
     _names = ("mu", "alpha")
 
     def __init__(self, mu: Tensor | float, alpha: Tensor | float, validate_args: bool | None = None) -> None:
@@ -85,7 +85,7 @@ class GeneralizedPoisson(ParametricDistribution):
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:
-        """Compute log p(y) in torch operations, by the formula of `GeneralizedPoissonWeights.log_weight`."""
+        """Compute log p(y) in torch operations, by the formula of `GeneralizedPoissonFamily.log_weight`."""
         rate = (mu + alpha * y) / (1.0 + alpha)
         return torch_formulas.log_h(y) - torch.log1p(alpha * y / mu) - torch_formulas.deviance(y, rate)
 

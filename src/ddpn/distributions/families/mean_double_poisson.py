@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions.arguments import as_parameters, check_narrowness, check_positive, needs_validation
-from ddpn.distributions.kernels.by_mean import RateWeights, solve_rate
+from ddpn.distributions.kernels.by_mean import MeanParameterizedFamily, solve_rate
 from ddpn.distributions.parametric import ParametricDistribution
 
 
@@ -35,7 +35,7 @@ def guess_log_rate(mean, gamma):
     return log(mean)
 
 
-class MeanDoublePoissonWeights(RateWeights):
+class MeanDoublePoissonFamily(MeanParameterizedFamily):
     """A Double Poisson with a given mean, with the formulas that compiled kernels need (see `kernels.family`)."""
 
     @classmethod
@@ -70,7 +70,7 @@ class MeanDoublePoisson(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "gamma": constraints.positive}
-    family = MeanDoublePoissonWeights
+    family = MeanDoublePoissonFamily
     _names = ("mu", "gamma")
 
     def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:

@@ -13,7 +13,7 @@ from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_h, stirling_e
 from ddpn.distributions.parametric import ParametricDistribution
 
 
-class NegativeBinomialWeights(NamedTuple):
+class NegativeBinomialFamily(NamedTuple):
     """A Negative Binomial, with the formulas that compiled kernels need (see `kernels.family`).
 
     It is stored by its mean mu and r = 1 / alpha.
@@ -25,7 +25,7 @@ class NegativeBinomialWeights(NamedTuple):
 
     @classmethod
     def prepare(cls, a, b, c):
-        return NegativeBinomialWeights(a, 1.0 / b, stirling_error(1.0 / b))
+        return NegativeBinomialFamily(a, 1.0 / b, stirling_error(1.0 / b))
 
     def is_normalised(self):
         return True
@@ -98,7 +98,7 @@ class NegativeBinomial(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "alpha": constraints.positive}
-    family = NegativeBinomialWeights
+    family = NegativeBinomialFamily
     _names = ("mu", "alpha")
 
     def __init__(self, mu: Tensor | float, alpha: Tensor | float, validate_args: bool | None = None) -> None:
@@ -110,7 +110,7 @@ class NegativeBinomial(ParametricDistribution):
 
     @staticmethod
     def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:
-        """Compute log p(y) in torch operations, by the formula of `NegativeBinomialWeights.log_weight`."""
+        """Compute log p(y) in torch operations, by the formula of `NegativeBinomialFamily.log_weight`."""
         r, safe = 1.0 / alpha, y.clamp(min=1.0)
         n, gap = safe + r, safe - mu
         inner = (r * gap / (mu * n)).clamp(min=-1 + 2**-53)

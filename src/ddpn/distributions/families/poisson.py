@@ -12,14 +12,14 @@ from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 
 
-class PoissonWeights(NamedTuple):
+class PoissonFamily(NamedTuple):
     """A Poisson distribution, with the formulas that compiled kernels need (see `kernels.family`)."""
 
     mu: float
 
     @classmethod
     def prepare(cls, a, b, c):
-        return PoissonWeights(a)
+        return PoissonFamily(a)
 
     def is_normalised(self):
         return True
@@ -55,7 +55,7 @@ class Poisson(ParametricDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive}
-    family = PoissonWeights
+    family = PoissonFamily
     _names = ("mu",)
 
     def __init__(self, mu: Tensor | float, validate_args: bool | None = None) -> None:

@@ -31,7 +31,7 @@ from ddpn.distributions.kernels.scalar import deviance, log_h, look_up_log
 MAX_STEPS, TOLERANCE, ROUNDING = 60, 1e-12, 1e-15
 
 
-class RateWeights(NamedTuple):
+class MeanParameterizedFamily(NamedTuple):
     """A distribution whose rate m was solved from its mean: p(y) = h(y)^power exp(-c D(y; m)) / total.
 
     The module docstring defines h, D and R. It is the base class of two families (see `kernels.family`).
@@ -115,17 +115,17 @@ def compute_rate_moments(mean, c, power, power_slope, log_m, sums):
 
     Returns
     -------
-    RateWeights
+    MeanParameterizedFamily
     """
     # The variance is about m / c, and at most that of the limit c = 0.
     width = sqrt(min(exp(log_m) / c, mean + 2.0 * mean * mean)) + 0.5
-    plain = RateWeights(log_m, c, power, power_slope, width, 0.0, 0.0, 0.0, 1.0, 0.0)
+    plain = MeanParameterizedFamily(log_m, c, power, power_slope, width, 0.0, 0.0, 0.0, 1.0, 0.0)
     reference, centre = sum_range(plain, 0.0, inf, True, sums)
     shift, mean_r = sums[1] / sums[0], sums[4] / sums[0]
     variance = max(sums[2] / sums[0] - shift * shift, 1e-300)
     covariance = sums[CROSS_SUM] / sums[0] - shift * mean_r
     log_total = reference + log(sums[0])
-    return RateWeights(
+    return MeanParameterizedFamily(
         log_m, c, power, power_slope, sqrt(variance) + 0.5, log_total, centre + shift, mean_r, variance, covariance
     )
 
@@ -147,7 +147,7 @@ def solve_rate(mean, c, power, power_slope, log_m):
 
     Returns
     -------
-    RateWeights
+    MeanParameterizedFamily
         The distribution with this rate.
     """
     low, high, sums = -inf, inf, np.empty(N_SUMS)
@@ -174,7 +174,7 @@ def solve_rates(family, inputs, results):
     Parameters
     ----------
     family : type
-        A family whose rate is solved from the mean, such as `MeanDoublePoissonWeights`.
+        A family whose rate is solved from the mean, such as `MeanDoublePoissonFamily`.
     inputs : array, (3, n)
         The parameters: mean, inverse dispersion, and 0.
     results : array, (2, n)

@@ -84,7 +84,9 @@ def _check_methods(family: type[Family]) -> None:
     missing = [name for name in families.REQUIRED_METHODS if not callable(getattr(family, name, None))]
     if missing:
         what = f"family {family.__name__} must have the methods {', '.join(families.REQUIRED_METHODS)}"
-        raise TypeError(f"The {what}, but it lacks {', '.join(missing)}. See `ddpn.distributions.kernels.family.Family`.")
+        raise TypeError(
+            f"The {what}, but it lacks {', '.join(missing)}. See `ddpn.distributions.kernels.family.Family`."
+        )
 
 
 def read_clock_without_compiling() -> float:

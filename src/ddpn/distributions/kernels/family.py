@@ -48,7 +48,7 @@ class Family(Protocol):
 #: The names of the methods of `Family`.
 REQUIRED_METHODS = ("prepare", "is_normalised", "log_weight", "score", "estimate_shape")
 
-Weights = TypeVar("Weights", bound=Family)
+FamilyType = TypeVar("FamilyType", bound=Family)
 
 
 class OptionalMethods:
@@ -77,7 +77,7 @@ class OptionalMethods:
         return inf
 
 
-def prepare(family: type[Weights], a: float, b: float, c: float) -> Weights:
+def prepare(family: type[FamilyType], a: float, b: float, c: float) -> FamilyType:
     """Make the distribution of a family that has the parameters a, b and c.
 
     In compiled code, `kernels.compiling` replaces this function by the class method `prepare` of the family.

@@ -18,14 +18,14 @@ from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, draw_legend_below
 from ddpn.paper.experiments.experiment import Experiment
 from ddpn.paper.experiments.isolated_points import measure_isolated_point
 from ddpn.paper.experiments.row_figures import (
-    beams,
-    image_pmfs,
-    image_pmfs_ensembles,
-    image_pmfs_single,
-    ood_densities,
-    ood_pmfs,
-    ood_variances,
-    pathologies,
+    draw_beams,
+    draw_image_pmfs,
+    draw_image_pmfs_ensembles,
+    draw_image_pmfs_single,
+    draw_ood_densities,
+    draw_ood_pmfs,
+    draw_ood_variances,
+    draw_pathologies,
 )
 from ddpn.paper.experiments.runs import FinishedRun, find_finished_runs, find_runs
 from ddpn.runtime.errors import DDPNError, InputError
@@ -71,7 +71,7 @@ def _draw_band_and_rows(
     ax.plot(simulation.x[train], simulation.y[train], ".", **points, label="training rows", rasterized=True)
 
 
-def wave(experiment: Experiment, out: Path) -> "Figure":
+def draw_wave(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 1: each ensemble's mean and 95% band, and its aleatoric and epistemic variance."""
     runs = find_finished_runs(experiment, out, glms=False)
     simulation, x = _simulate(experiment)
@@ -104,7 +104,7 @@ def _write_scores(ax: "Axes", run: FinishedRun) -> None:
     ax.text(0.04, 0.97, text, transform=ax.transAxes, va="top", fontsize=8)
 
 
-def recovery(experiment: Experiment, out: Path) -> "Figure":
+def draw_recovery(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 3: predictions with the simulation's likelihood and with the Double Poisson, and the truth."""
     well_specified = (experiment.simulation or {})["name"]
     runs = find_runs(experiment, out, (well_specified, "ddpn", "exact_ddpn"), needed=2)
@@ -127,7 +127,7 @@ def recovery(experiment: Experiment, out: Path) -> "Figure":
     return figure
 
 
-def beta(experiment: Experiment, out: Path) -> "Figure":
+def draw_beta(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 6: predicted mu (upper row) and gamma (lower row) during training, with one column per beta.
 
     Each line is one network at one snapshot of its training.
@@ -136,7 +136,7 @@ def beta(experiment: Experiment, out: Path) -> "Figure":
     return _draw_trainings(experiment, [[(f"β = {run.head.options['beta']:g}", run) for run in runs]])
 
 
-def gamma(experiment: Experiment, out: Path) -> "Figure":
+def draw_gamma(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figures 8 and 9: predicted mu and gamma during training, for several values of beta and initial gammas.
 
     There are two rows per beta, for mu and gamma, and one column per initial value of gamma. Each line is one network
@@ -206,7 +206,7 @@ def _list_training_ranges(simulation: Simulation) -> list[tuple[float, float]]:
     return [(process.low, process.high), *((x - 0.1, x + 0.1) for x, _ in process.added_points)]
 
 
-def epsilon(experiment: Experiment, out: Path) -> "Figure":
+def draw_epsilon(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 7: errors of Efron's approximate mean and variance, over the paper's grid of both."""
     means, variances = (torch.linspace(*ends, _NODES, dtype=torch.float64) for ends in (_MEANS, _VARIANCES))
     figure, axes = make_axes(1, 2, (9.0, 3.8), sharey=True)
@@ -218,7 +218,7 @@ def epsilon(experiment: Experiment, out: Path) -> "Figure":
     return figure
 
 
-def epsilon_wide(experiment: Experiment, out: Path) -> "Figure":
+def draw_epsilon_wide(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 7 on a larger grid: means and variances from 0.1 to 50, on logarithmic axes."""
     from matplotlib.colors import BoundaryNorm
 
@@ -258,10 +258,24 @@ def _compute_deviations(means: torch.Tensor, variances: torch.Tensor) -> dict[st
 
 
 _DRAW_FUNCTIONS = (
-    wave, recovery, pathologies, beta, gamma, epsilon, epsilon_wide, image_pmfs, image_pmfs_single,
-    image_pmfs_ensembles, beams, ood_pmfs, ood_densities, ood_variances,
-)  # fmt: skip
-FIGURES: dict[str, Callable[[Experiment, Path], "Figure"]] = {draw.__name__: draw for draw in _DRAW_FUNCTIONS}
+    draw_wave,
+    draw_recovery,
+    draw_pathologies,
+    draw_beta,
+    draw_gamma,
+    draw_epsilon,
+    draw_epsilon_wide,
+    draw_image_pmfs,
+    draw_image_pmfs_single,
+    draw_image_pmfs_ensembles,
+    draw_beams,
+    draw_ood_pmfs,
+    draw_ood_densities,
+    draw_ood_variances,
+)
+FIGURES: dict[str, Callable[[Experiment, Path], "Figure"]] = {
+    draw.__name__.removeprefix("draw_"): draw for draw in _DRAW_FUNCTIONS
+}
 
 
 def write_figures(experiment: Experiment, out: Path) -> list[Path]:

@@ -104,17 +104,17 @@ def draw_prediction(
     ax.locator_params(axis="x", integer=True, nbins=5)
 
 
-def image_pmfs(experiment: Experiment, out: Path) -> "Figure":
+def draw_image_pmfs(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 4: three test images, each next to the predicted pmfs of an ensemble and its networks."""
     return _draw_images(experiment, find_runs(experiment, out, PREFERRED)[:1], None, single=False)
 
 
-def image_pmfs_single(experiment: Experiment, out: Path) -> "Figure":
+def draw_image_pmfs_single(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figures 10 to 19: the images of Figure 4, each next to the prediction of each method's first network."""
     return _draw_images(experiment, _find_runs_in_paper_order(experiment, out), _FIRST_SINGLE, single=True)
 
 
-def image_pmfs_ensembles(experiment: Experiment, out: Path) -> "Figure":
+def draw_image_pmfs_ensembles(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figures 20 to 29: the images of Figure 4, each next to the predictions of each method's ensemble."""
     return _draw_images(experiment, _find_runs_in_paper_order(experiment, out), _FIRST_ENSEMBLE, single=False)
 
@@ -151,7 +151,7 @@ def _draw_images(
     return figure
 
 
-def pathologies(experiment: Experiment, out: Path) -> "Figure":
+def draw_pathologies(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 5: the predicted cdfs of a Gaussian network and of a Double Poisson network for two patients.
 
     The patients are those for whom the Gaussian predicts the largest and the smallest probability below 0.
@@ -183,7 +183,7 @@ def pathologies(experiment: Experiment, out: Path) -> "Figure":
     return figure
 
 
-def beams(experiment: Experiment, out: Path) -> "Figure":
+def draw_beams(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 32: the point clouds of three beams, from the camera and from the side, and the predicted pmfs."""
     run, *_ = find_runs(experiment, out, PREFERRED)
     raw, counts = (read_predictions(run.folder)[name] for name in ("raw", "y"))
@@ -238,12 +238,12 @@ _OOD_COLOR = "#d6604d"
 _FILLED: dict[str, Any] = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//", "lw": 0.8}
 
 
-def ood_pmfs(experiment: Experiment, out: Path) -> "Figure":
+def draw_ood_pmfs(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 30: the pmfs that ensembles predict for four test reviews and four out-of-distribution texts."""
     return _draw_texts(experiment, out, is_continuous=False)
 
 
-def ood_densities(experiment: Experiment, out: Path) -> "Figure":
+def draw_ood_densities(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 31: the densities that ensembles of Gaussians predict for the texts of Figure 30."""
     return _draw_texts(experiment, out, is_continuous=True)
 
@@ -290,7 +290,7 @@ def _draw_texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "F
     return figure
 
 
-def ood_variances(experiment: Experiment, out: Path) -> "Figure":
+def draw_ood_variances(experiment: Experiment, out: Path) -> "Figure":
     """Draw histograms of the predicted variances of all test rows and all OOD rows, with one panel per ensemble."""
     runs = score_ood_rows(find_finished_runs(experiment, out, glms=False))
     columns = min(5, len(runs))
