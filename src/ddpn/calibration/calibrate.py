@@ -167,12 +167,17 @@ def fit_recalibration(
     always: bool = False,
     seed: int = 0,
 ) -> Calibration:
-    """Fit a recalibration map for the mixture to held-out rows; return a calibration that contains this map.
+    """Fit a recalibration map of the mixture's cdf to held-out rows; return a copy of `calibration` with this map.
 
-    The map is used if it lowers the CRPS of held-out rows by more than two standard errors, or in any case if `always`
-    is True. It is shrunk towards the identity, as if `prior_rows` additional rows were calibrated already. If the map
-    is used, the interval levels of the mixture and of groups are dropped, because they were fitted to distributions
-    without it. `seed` draws the rows on which the CRPS is compared.
+    Predictions use the map if it lowers the mean CRPS by more than two standard errors, or in any case if `always` is
+    True. The CRPS is compared on held-out rows that `seed` draws; each is recalibrated by a map that was fitted to the
+    other parts of the held-out rows, such as folds. If the map does not help, the result still contains it, marked as
+    not used (`Recalibration.is_used`), and nothing else changes.
+
+    If the map is used, the result has no interval levels of the mixture and of groups, because those in `calibration`
+    were fitted to distributions without the map. Fit them again with `fit_intervals`.
+
+    The map is shrunk towards the identity, as if `prior_rows` additional rows were calibrated already.
     """
     recalibration, _ = Recalibration.fit(held_out, MIXTURE, prior_rows, always, seed)
     changed = replace(calibration, recalibrations={**calibration.recalibrations, MIXTURE: recalibration})

@@ -33,9 +33,10 @@ class JointInputs(NamedTuple):
 
     @classmethod
     def fit(cls, inputs: np.ndarray) -> Self:
-        """Estimate the mean, the precision and the scale of the inputs from training rows.
+        """Estimate the three attributes of this class from training rows, with `inputs` of shape (rows, width).
 
-        The covariance is shrunk by the method of Ledoit and Wolf. Shape: inputs (rows, width).
+        The attributes are the means, the inverse of the covariance matrix, and the scales of the residuals. The
+        covariance matrix is shrunk by the method of Ledoit and Wolf.
         """
         from sklearn.covariance import ledoit_wolf  # slow to import
 

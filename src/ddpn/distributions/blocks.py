@@ -65,17 +65,23 @@ class RowBlock(NamedTuple):
         rows : slice
             The rows.
         limit : int
-            The most counts of a component. Rows with a longer component are skipped.
-        arena : array
+            The most counts of a component. Rows with a longer component are skipped. Tables of probabilities are
+            written whatever their length.
+        arena : array, (size,)
             The array to write to.
-        slices, walks, is_long : array
-            Receive the position of each component in the arena, its first count and sum, and the rows that were
-            skipped, as in `kernels.loops.fill_arena`.
+        slices : array of int, (rows, K, 2)
+            Receives for each component the index of its first probability in the arena, and how many it has there. The
+            number is 0 for a component whose mixture weight is 0.
+        walks : array, (rows, K, 3)
+            Receives for each component the count of its first probability, the sum of its unnormalised probabilities,
+            and a probable count.
+        is_long : array of bool, (rows,)
+            Must be False at first. Receives True for the rows that were skipped.
 
         Returns
         -------
         int
-            The used length of the arena, or -1 if the arena is too short.
+            The used length of the arena, or -1 if the arena is too short. In that case, call again with a longer arena.
         """
         weights, used = self.weights[rows], 0
         for family, components, column in self.families:

@@ -55,10 +55,11 @@ class ParametricDistribution(CountDistribution):
         return self._compute_log_prob(torch.as_tensor(value), "float32")
 
     def _compute_log_prob(self, y: Tensor, name: str) -> Tensor:
-        """Compute log p(y) in float64, with gradients in the parameters.
+        """Compute log p(y) as float64, with gradients in the parameters.
 
-        `name` is the kernel to use, "log_prob" or "float32" (see `evaluate_kernel`). On GPUs and in `torch.func`
-        transforms, `torch_log_prob` is used instead, if the class has it.
+        `name` is the kernel to use. "log_prob" is accurate to float64. "float32" is faster for some families, but
+        accurate only to float32. Both return float64. On GPUs and in `torch.func` transforms, `torch_log_prob` is used
+        instead of either kernel, if the class has it.
         """
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, *parameters = (expand_to(x, shape) for x in (y, *self._parameters()))
@@ -74,7 +75,7 @@ class ParametricDistribution(CountDistribution):
         ----------
         name : {"log_prob", "log_range", "float32"}
             The kernel. "log_prob" computes log p(y), and "log_range" log P(low <= Z <= high). "float32" is "log_prob"
-            with the precision of float32, which is faster for some families.
+            with the accuracy of float32, which is faster for some families; its results are float64 as well.
         columns : sequence of array, (rows,) each
             The inputs of the kernel in float64: y (or low and high), followed by the parameters.
 

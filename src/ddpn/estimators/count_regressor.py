@@ -48,8 +48,8 @@ class CountRegressor(NetworkRegressor):
         options of "double_poisson" are `beta` (the exponent of the paper's β-DDPN) and `objective`, "exact" or "paper"
         (see `networks.heads.DoublePoissonHead`).
     members : "auto" or sequence of str
-        The members to fit: names in `ddpn.members.MEMBERS`, such as ["trees", "glm"]. "auto" fits all members that are
-        named above.
+        The members to fit: names in `ddpn.members.MEMBERS`, such as ["trees", "glm"]. "auto" fits boosted trees, a GLM,
+        networks and, if longer training still helps, networks that are trained longer.
     hidden : sequence of int or "auto"
         Widths of the hidden layers; () for a linear model. "auto" is (64, 64) up to 5,000 rows and (128, 128, 128, 64)
         beyond.

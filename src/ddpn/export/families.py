@@ -241,11 +241,12 @@ _N_TABULATED_COUNTS = 32
 
 
 def find_window_ends(stack: Stack, component_weights: np.ndarray, depth: float) -> Value:
-    """Find the last count at which the probability of each distribution matters. Shape: (rows, C).
+    """Add nodes that find the last count at which the probability of each distribution matters. Shape: (rows, C).
 
     At this count, the log probability is about `depth` below its value at the mode. If a distribution has a small
     weight in the mixture, the drop is smaller, so that in all cases about e^-depth of the mixture's probability lies
-    beyond. `component_weights` are the weights of the components in the mixture, shape (N,).
+    beyond. `stack` has the C distributions of each row. `component_weights` are the weights of all components in the
+    mixture, shape (components,).
     """
     depths = ((stack.weight * component_weights[stack.component][None]).log() + depth).clip(_MIN_DEPTH, depth)
     end = _negative_binomial_end if stack.family == "negative_binomial" else _double_poisson_end
@@ -253,9 +254,11 @@ def find_window_ends(stack: Stack, component_weights: np.ndarray, depth: float) 
 
 
 def _double_poisson_end(stack: Stack, depths: Value) -> Value:
-    """Find the count at which the log probability is `depths` below its value at the mode. Shape: (rows, C).
+    """Add nodes that find the end of the window of each of C Double Poissons. Shape: (rows, C).
 
-    It is found by Newton's method in sqrt(y), starting above the solution.
+    The end is the y above mu, a real number, at which gamma (mu - y + y log(y / mu)) = `depths`. There, the log
+    probability is about `depths` below its value at the mode. It is found by Newton's method in sqrt(y), starting above
+    the solution. `depths` has shape (rows, C).
     """
     log_mu = stack.log_mu
     mu, target = log_mu.exp(), depths / stack.log_shape.exp()
@@ -267,7 +270,12 @@ def _double_poisson_end(stack: Stack, depths: Value) -> Value:
 
 
 def _negative_binomial_end(stack: Stack, depths: Value) -> Value:
-    """Find the count whose unit deviance is `depths`, by Newton's method from above. Shape: (rows, C)."""
+    """Add nodes that find the end of the window of each of C Negative Binomials. Shape: (rows, C).
+
+    The end is the y above mu, a real number, at which log p(y; y) - log p(y; mu) = `depths`, where p(y; mu) is the
+    probability with mean mu. This is half of the unit deviance. It is found by Newton's method, starting above the
+    solution. `depths` has shape (rows, C).
+    """
     mu, alpha = stack.log_mu.exp(), stack.log_shape.exp()
     r, ratio = 1.0 / alpha, alpha * mu
     tail = (depths + 1.0) * 4.0 / (1.0 / ratio + 1.0).log()

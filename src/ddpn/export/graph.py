@@ -27,7 +27,10 @@ def onnx() -> ModuleType:
 
 
 def tensor_type(kind: str) -> int:
-    """Return the number by which ONNX encodes the element type of a kind of value: f, i, b or s."""
+    """Return the number by which ONNX encodes the element type of a kind of value.
+
+    The kinds are "f" (float64), "i" (int64), "b" (bool) and "s" (text).
+    """
     types = onnx().TensorProto
     return {"f": types.DOUBLE, "i": types.INT64, "b": types.BOOL, "s": types.STRING}[kind]
 

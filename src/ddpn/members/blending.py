@@ -198,9 +198,10 @@ class MixtureScores:
 
 
 def _select_component(batches: Sequence[Distribution], index: int) -> list[Distribution]:
-    """Select one component of each row, and return it in a list with a single batch of shape (rows, 1).
+    """Select the component number `index` of every row, and return it as a list of one batch of shape (rows, 1).
 
-    `index` is the number of the component. Components are numbered from 0, first those of the first batch.
+    Each batch has all rows and some of the components of each row: its batch shape is (rows, k). Components are
+    numbered from 0, first those of the first batch, then those of the next.
     """
     for batch in batches:
         rows, k = batch.batch_shape

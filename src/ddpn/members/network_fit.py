@@ -113,9 +113,11 @@ class NetworkFit(Generic[NetworksType]):
         self.stream = stream
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock) -> NetworksType:
-        """Fit one ensemble: encode the rows and train the networks.
+        """Fit one ensemble: encode the rows and train the networks. Return it as a fitted member.
 
-        Each network keeps the weights of the epoch with its best score on the validation rows.
+        Each network keeps the weights of the epoch with its best score on the validation rows. Training rows without
+        weight are left out. If training is interrupted or the time of `clock` runs out, the best weights so far are
+        kept; if not even one epoch is complete, a `KeyboardInterrupt` is raised.
         """
         training_rows = train if train.has_weight.all() else train.rows(train.has_weight)
         self._set_row_attributes(training_rows, len(training_rows))
@@ -138,6 +140,8 @@ class NetworkFit(Generic[NetworksType]):
 
     def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock) -> list[NetworksType]:
         """Fit one ensemble per fold to the rows outside this fold, each with its own encoder.
+
+        Return one fitted member (`Networks` or a subclass) per fold, in the order of the folds.
 
         `fold` has the fold of each row, numbered from 0. The networks of all ensembles are trained together. They all
         keep the weights of the same epoch: the one with the best mean score, where each network is scored on the fold

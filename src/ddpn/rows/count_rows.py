@@ -288,18 +288,25 @@ def take_rows(X: _Table, index: RowIndex) -> _Table:
 def _check_parts(
     parts: Mapping[str, Any], censored: object, fractional: str, names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Validate the fields of `CountRows` and return them, with numbers as float64 arrays.
+    """Validate the fields of `CountRows` and return all of them, with numbers as float64 arrays.
 
     Parameters
     ----------
     parts : mapping
-        The fields by name.
+        The fields by name; fields without a value are None or left out. If `labels` is None, the row names are taken
+        from X or y.
     censored : array-like of bool or None
-        True for each right-censored count. If it is not None, it replaces the field `limit`.
+        True for each right-censored count. If it is not None, the field `limit` is computed from it: the count where
+        it is True, infinity elsewhere. If it is None, `limit` is returned unchecked.
     fractional : {"error", "round"}
         Whether counts that are not integers raise an error or are rounded.
     names : mapping of str to str
         What errors call a field, if that differs from its name.
+
+    Raises
+    ------
+    InputError
+        If a field has invalid values, or not one value per row.
     """
 
     def check(part: str, **rule: bool) -> np.ndarray | None:

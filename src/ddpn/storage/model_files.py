@@ -33,9 +33,12 @@ FolderVersion: TypeAlias = tuple[int, int, int]
 def wrap_load_errors(load: Callable[Arguments, Content]) -> Callable[Arguments, Content]:
     """Decorate a function that loads a model, so that damaged content raises an `InputError` that names the model.
 
-    Any exception of the function may be due to damaged content, even a MemoryError, which a forged size can cause. The
-    hashes in the manifest do not exclude this, because they protect only against accidents. Users must not see a
-    traceback in such a case.
+    The path in the message is the first positional argument of `load` that is a path or has an attribute `path`, or
+    else the keyword argument `path`. A `DDPNError`, an OSError and an ImportError of `load` pass unchanged.
+
+    Any other exception may be due to damaged content, even a MemoryError, which a forged size can cause. The hashes in
+    the manifest do not exclude this, because they protect only against accidents. Users must not see a traceback in
+    such a case.
     """
 
     @wraps(load)

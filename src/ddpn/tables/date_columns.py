@@ -102,7 +102,11 @@ def _to_polars(series: nw.Series[IntoSeries]) -> pl.Series:
 
 
 def _read_parts(column: TableColumn, series: nw.Series[IntoSeries], report: Callable[[str], object]) -> list[pl.Series]:
-    """Compute the numbers that replace a date column. `report` is called with a sentence if cells cannot be read."""
+    """Compute the numbers that replace a date column: one series for each of `column.parts`, such as the month.
+
+    `series` has the cells of the column. Cells that cannot be read as dates become missing, and `report` is then called
+    with a sentence about them. The names of the results are `column.inputs`, such as "start month".
+    """
     converted = column.convert(_to_polars(series), MISSING)
     if len(converted.unreadable):
         report(

@@ -21,8 +21,8 @@ def label_groups(
 ) -> np.ndarray | None:
     """Label rows by their group, so that rows of the same group have the same label.
 
-    Rows with equal values of the group columns are a group. A row with a missing value is a group of its own. Labels
-    are hashes of the values, so the same group has the same label in other tables too.
+    Rows with equal values of the group columns are a group. A row with a missing value is a group of its own. The label
+    is a hash of these values, so a group without nearly equal rows has the same label in other tables.
 
     Parameters
     ----------
@@ -35,12 +35,14 @@ def label_groups(
     X : polars.DataFrame or None
         The model inputs, needed for "equal-inputs".
     join_near : bool
-        Whether rows whose numbers are nearly equal also belong to the same group.
+        Whether rows whose continuous numbers are nearly equal, in the group columns or (for "equal-inputs") in the
+        model inputs, also belong to the same group. The label of such a group is the smallest hash of its rows, so it
+        may differ between tables.
 
     Returns
     -------
     array of uint64, shape (rows,), or None
-        None if there are no group columns, or if the table lacks one.
+        The labels. None if there are no group columns, or if the table lacks one.
     """
     if X is not None and is_grouped_by_inputs(columns, frame.columns):
         return label_equal_rows(X, join_near)
@@ -57,10 +59,10 @@ def label_groups(
 
 
 def label_equal_rows(X: pl.DataFrame, join_near: bool = True) -> np.ndarray:
-    """Label the rows of a polars frame, so that rows with equal cells have the same label.
+    """Label the rows of a polars frame, so that rows with equal cells have the same label. Shape: (rows,), uint64.
 
-    The label is a hash of the cells. With `join_near`, nearly equal rows also have the same label: the smallest of
-    their hashes.
+    The label is a hash of the cells. With `join_near`, rows whose continuous numbers are nearly equal, and whose other
+    cells are equal, also have the same label: the smallest of their hashes.
     """
     labels = hash_rows([hash_cells(series) for series in X.iter_columns()], X.height)
     return _join_near_rows(X, labels) if join_near else labels

@@ -180,7 +180,11 @@ class Search:
                 self._on_step(self._describe_trial(trial))
 
     def _count_simultaneous_trials(self) -> int:
-        """Return the number of trials to run at the same time; it is stored for a search that continues."""
+        """Return the number of trials to run at the same time: as many as `n_jobs` allows.
+
+        A new search stores this number. An interrupted search that continues returns the stored number, so that it
+        repeats the same trials.
+        """
         if (stored := self.store.read("width")) is not None:
             return int(stored["width"])
         width = count_slots(self._n_jobs)

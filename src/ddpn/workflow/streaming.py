@@ -228,8 +228,10 @@ def _predict_missing_parts(
 ) -> None:
     """Predict the blocks of a table whose part of the output is not yet stored in `parts`, and store these parts.
 
-    All these blocks are checked before the first is predicted. `on_predicted` is called with the number of rows of each
-    block, including blocks that were predicted before.
+    A part is the output for one block of rows. All blocks without a part are checked before the first is predicted.
+    `on_predicted` is called with the number of rows of each block: first for blocks that were predicted before, then
+    for every block when it is predicted. `n_jobs` is the number of processes (None: this process; -1: one per core) or
+    a cluster.
     """
     missing = list[Block]()
     for block in shared.table.list_blocks():

@@ -64,8 +64,8 @@ class Means(NamedTuple):
     mean : array, shape (rows,)
         The out-of-fold mean of each row.
     noise : float
-        The estimated average of (predicted mean - true mean)^2 / mean over the rows, weighted by `dispersion_weights`.
-        Estimates of variance / mean are too large by this amount.
+        The estimated average of (predicted mean - true mean)^2 / predicted mean over the rows, weighted by
+        `dispersion_weights`. Estimates of variance / mean are too large by this amount.
     max_noise : float
         An upper estimate of `noise`. It allows for true means that vary less smoothly with the features than the
         predicted ones.
@@ -133,11 +133,12 @@ def predict_out_of_fold_means(sample: CountRows, mean_model: str, seed: int, pro
 
 
 def _measure_noise(sample: CountRows, model: MeanModel, mean: np.ndarray, n_folds: int, seed: int) -> float:
-    """Estimate the error of a mean model, as defined for `Means.noise`, by a parametric bootstrap.
+    """Estimate the average of (predicted mean - true mean)^2 / predicted mean of a model, by a parametric bootstrap.
 
-    Poisson counts with the means `mean` are drawn with `seed` for the rows of `sample`. The model is fitted to these
-    counts, and its out-of-fold predictions are compared with `mean`. To save time, only the first `n_folds` folds are
-    predicted, and the comparison is restricted to them.
+    Poisson counts with the means `mean`, shape (rows,), are drawn with `seed` for the rows of `sample`. The model is
+    fitted to these counts, and its out-of-fold predictions are compared with `mean`. To save time, only the first
+    `n_folds` folds are predicted, and the average is over their rows. It is weighted by `dispersion_weights`. If all
+    drawn counts are equal, 0 is returned.
     """
     drawn = sample.replace(y=np.random.default_rng(seed).poisson(mean).astype(float))
     if not np.ptp(drawn.y):

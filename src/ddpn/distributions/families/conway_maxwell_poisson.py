@@ -32,7 +32,11 @@ def guess_log_rate(mu, nu):
 
 
 class ConwayMaxwellPoissonFamily(MeanParameterizedFamily):
-    """A Conway-Maxwell-Poisson distribution, with the formulas that compiled kernels need (see `kernels.family`)."""
+    """A Conway-Maxwell-Poisson distribution, with the formulas that compiled kernels need (see `kernels.family`).
+
+    Its parameters are the mean mu and the inverse dispersion nu. `prepare` solves for the rate m = lambda^(1 / nu);
+    p(y) is proportional to (m^y / y!)^nu. `kernels.by_mean` has the formulas.
+    """
 
     @classmethod
     def prepare(cls, a, b, c):

@@ -13,5 +13,5 @@ Terms of all modules:
 - A *panel* is a run of n = 16 * 2^k consecutive counts over which weights are so smooth that 16 of them determine the
   sum (`gauss`). Panels serve distributions with too many counts for a walk.
 - A *row* is one mixture, with several components.
-- The *extent* of a component is the range of counts whose weights are not negligible (`ranges.find_extent`).
+- The *extent* of a component is the range of counts whose weights are not negligible (`extents.find_extent`).
 """

@@ -171,12 +171,15 @@ def solve_rate(mean, c, power, power_slope, log_m):
 def solve_rates(family, inputs, results):
     """Solve for the rates m of n distributions of a family; write log m and the variance of each to `results`.
 
+    The rate is the parameter m in the formula of the module docstring, where p(y) is proportional to h(y)^power
+    exp(-c D(y; m)). It is chosen such that the distribution has the given mean.
+
     Parameters
     ----------
     family : type
-        A family whose rate is solved from the mean, such as `MeanDoublePoissonFamily`.
+        A family whose rate is solved from the mean, such as the Double Poisson of `families.mean_double_poisson`.
     inputs : array, (3, n)
-        The parameters: mean, inverse dispersion, and 0.
+        The parameters of each distribution: mean, inverse dispersion, and 0 for the third, which does not exist.
     results : array, (2, n)
         Receives log m and the variance.
     """

@@ -53,7 +53,8 @@ def find_outer_count(p, start, last, step, floor):
     step : float
         1 to search above `start`, -1 to search below.
     floor : float
-        A probability is negligible if the result of `compute_log_influence` is below this.
+        The probability of a count y is negligible if log(w(y) (1 + d^2)) is at most this. w(y) is the unnormalised
+        probability of y, and d is the distance of y from `start` in standard deviations (`compute_log_influence`).
     """
     _, width, _ = p.estimate_shape()
     near, gap = start, np.floor(8.0 * width) + 4.0

@@ -51,7 +51,10 @@ MIN_WALKED_TAIL = 1e-5
 
 
 def compute_log_probs(family, inputs, results):
-    """Compute log p(y) and its derivatives in the parameters, for n distributions of a family that is not normalised.
+    """Compute log p(y) and its derivatives in the parameters, for n distributions of an unnormalised family.
+
+    The formula of such a family gives only weights, which are proportional to probabilities. The normalising constant
+    is computed here, as the sum of the weights over all counts.
 
     Parameters
     ----------
@@ -60,7 +63,7 @@ def compute_log_probs(family, inputs, results):
     inputs : array, (4, n)
         The count y and three parameters of each distribution.
     results : array, (4, n)
-        Receives log p(y) and its three derivatives.
+        Receives log p(y) and its three derivatives. For y above the largest possible count, these are -inf and 0.
     """
     weights, sums = np.empty(MAX_WALKED_COUNTS), np.empty(N_SUMS)
     for i in range(inputs.shape[1]):
@@ -74,8 +77,8 @@ def compute_log_probs(family, inputs, results):
 def compute_normalised_log_probs(family, inputs, results):
     """Compute log p(y) and its derivatives in the parameters, for n distributions of a normalised family.
 
-    It does the same as `compute_log_probs`, for families whose formula needs no normalising sum over counts. It
-    compiles much faster.
+    This kernel does the same as `compute_log_probs`, for families whose formula gives probabilities, so that no sum
+    over counts is needed. It compiles much faster.
 
     Parameters
     ----------
@@ -84,7 +87,7 @@ def compute_normalised_log_probs(family, inputs, results):
     inputs : array, (4, n)
         The count y and three parameters of each distribution.
     results : array, (4, n)
-        Receives log p(y) and its three derivatives.
+        Receives log p(y) and its three derivatives. For y above the largest possible count, these are -inf and 0.
     """
     for i in range(inputs.shape[1]):
         y, p = inputs[0, i], prepare(family, inputs[1, i], inputs[2, i], inputs[3, i])
@@ -180,13 +183,21 @@ def compute_extents(family, inputs, results):
 def add_tails(family, components, weights, column, y, results):
     """Add P(Z <= y) and P(Z > y) of a family's components, times their mixture weights, to `results`.
 
-    Called for all families, it adds up the tail probabilities of mixtures. Relative errors are small even for tail
-    probabilities close to 0.
+    After a call for each family, `results` has the tail probabilities of the mixtures. Relative errors are small even
+    for tail probabilities close to 0.
 
     Parameters
     ----------
-    family, components, weights, column
-        The family, its components in each row and their mixture weights, as the docstring of the module describes.
+    family : type
+        The family, see `kernels.family`.
+    components : array, (rows, k, 5)
+        The family's k components of each row: three parameters, and the first and the last count to which the component
+        is restricted.
+    weights : array, (rows, K)
+        The mixture weights of all K components of each row, of all families.
+    column : int
+        The column of `weights` that belongs to the first of the family's components. The next k - 1 columns belong to
+        its other components.
     y : array, (rows, n)
         n counts per row.
     results : array, (2, rows, n)
@@ -239,12 +250,20 @@ def compute_component_tails(p, low, high, y, weights, first, n, total, sums):
 def fill_arena(family, components, weights, column, limit, arena, used, slices, walks, is_long):
     """Write the weights of all components of a family to a long array, the arena, one component after another.
 
-    The weights of a component are its unnormalised probabilities of consecutive counts.
+    The weights of a component are its unnormalised probabilities of consecutive counts. A component whose mixture
+    weight is 0 has no weights in the arena.
 
     Parameters
     ----------
-    family, components, weights, column
-        The family, its components in each row and their mixture weights, as the docstring of the module describes.
+    family : type
+        The family, see `kernels.family`.
+    components : array, (rows, k, 5)
+        The family's k components of each row: three parameters, and the first and the last count to which the component
+        is restricted.
+    weights : array, (rows, K)
+        The mixture weights of all K components of each row, of all families.
+    column : int
+        The column of `weights`, `slices` and `walks` that belongs to the first of the family's components.
     limit : int
         The most counts of a component. If a component of a row has more, the row is marked in `is_long` and skipped.
     arena : array
@@ -257,12 +276,13 @@ def fill_arena(family, components, weights, column, limit, arena, used, slices, 
         Receives for each component the count of its first weight, the sum of its weights, and a count with a large
         weight.
     is_long : array of bool, (rows,)
-        The rows that have been skipped.
+        The rows that have been skipped. A row that an earlier call has marked is skipped again.
 
     Returns
     -------
     int
-        The number of places of the arena that are in use now, or -1 if the arena is too short.
+        The number of places of the arena that are in use now, or -1 if the arena is too short. In that case, start
+        again with a longer arena.
     """
     for i in range(components.shape[0]):
         for k in range(components.shape[1]):

@@ -278,8 +278,7 @@ def divide_panels(panels, values, cdf_map):
     Parameters
     ----------
     panels : array, (panels, 3)
-        The row's panels, which are runs of consecutive counts: first count, number of counts, and slope (the factor by
-        which recalibration has multiplied the probabilities).
+        The row's panels, which are not recalibrated yet: first count, number of counts, and a number that is ignored.
     values : array, (panels, 16)
         The probabilities at the 16 quadrature positions of each panel.
     cdf_map : array, (2, knots)
@@ -287,8 +286,10 @@ def divide_panels(panels, values, cdf_map):
 
     Returns
     -------
-    new_panels, new_values : array
-        The divided panels and their probabilities. The third number of a panel is its slope.
+    new_panels : array, (new panels, 3)
+        The divided panels. The third number is the slope of the map over the panel, or `KNOT_SLOPE`.
+    new_values : array, (new panels, 16)
+        The probabilities at their positions, already multiplied by the slope, except in panels with `KNOT_SLOPE`.
     """
     knots, n_panels, piece, cdf = cdf_map.shape[1], 0, 0, 0.0
     new_panels, new_values = np.zeros((2 * len(panels) + 64, 3)), np.zeros((2 * len(panels) + 64, N_POSITIONS))

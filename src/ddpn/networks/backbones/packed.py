@@ -50,7 +50,10 @@ class InputPacking(nn.Module):
         return f"{self.width}, numbers={self.numbers.tolist()}"
 
     def pack(self, blocks: Iterable[np.ndarray], rows: int) -> Tensor:
-        """Pack blocks of rows into one tensor.
+        """Pack blocks of rows into one tensor of bytes, which the module, when it is called, converts back exactly.
+
+        The inputs at the positions `numbers` keep all four bytes of a float32. All others must be 0 or 1 and are stored
+        as single bits.
 
         Parameters
         ----------
@@ -62,6 +65,7 @@ class InputPacking(nn.Module):
         Returns
         -------
         Tensor of uint8, shape (rows, bytes)
+            The docstring of the class describes the bytes of a row.
         """
         packed = np.zeros((rows, self._flags.stop + -self._flags.stop % _FLOAT32_BYTES), dtype=np.uint8)
         numbers, start = self.numbers.numpy(force=True), 0

@@ -1,4 +1,7 @@
-"""Measure how well networks fit the isolated point, at several epochs of the training (Figures 6, 8 and 9)."""
+"""Measure how well networks fit an isolated point, at several epochs of the training (Figures 6, 8 and 9).
+
+An isolated point is a training row that a simulation adds far from all other rows.
+"""
 
 from typing import NamedTuple
 
@@ -18,7 +21,7 @@ class IsolatedPointFit(NamedTuple):
     An isolated point is a training row that the simulation adds far from all other rows.
 
     - `x` is the input of the point, and `truth` its count, which mu should equal.
-    - `epochs` are the numbers of the epochs.
+    - `epochs` are the numbers of the epochs. The last entry stands for the end of the training.
     - `snapshots` has the name of the weights at each epoch, as in `FinishedRun.predict`. None means the end of the
       training.
     - `mu` has the predictions, with shape (epochs, networks).
@@ -37,7 +40,11 @@ class IsolatedPointFit(NamedTuple):
 
 
 def measure_isolated_point(run: FinishedRun) -> IsolatedPointFit:
-    """Predict mu at the rightmost isolated point with every network of a run, at every saved epoch and at the end."""
+    """Predict mu at the rightmost isolated point with every network of a run, at every saved epoch and at the end.
+
+    Only snapshots of numbered epochs are used, not those that were chosen by a validation score. The simulation of the
+    run must have isolated points, and its predicted distributions must have a parameter mu.
+    """
     process = SIMULATIONS[(run.experiment.simulation or {})["name"]]
     x, count = max(process.added_points)
     snapshots = [name for name in run.training.snapshots if isinstance(name, int)]

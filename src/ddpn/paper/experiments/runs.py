@@ -50,8 +50,9 @@ def run_folder(run: Run, out: Path) -> Path:
 def check_run(folder: Path, run: Run, identity: list[int] | None = None) -> str:
     """Return the state of a run: "missing", "done", "damaged" or "changed".
 
-    A run has "changed" if it was done with other settings or other rows. `identity` has the checksums of the rows; if
-    it is None, rows are not compared.
+    A run is "missing" if it never finished. It has "changed" if it was done with other settings or other rows.
+    `identity` has the checksums of the rows (`ExperimentRows.identity`); if it is None, rows are not compared. `folder`
+    is the folder of the run.
     """
     try:
         result = read_result(folder)
@@ -68,7 +69,10 @@ def check_run(folder: Path, run: Run, identity: list[int] | None = None) -> str:
 
 
 def read_result(folder: Path) -> JsonObject | None:
-    """Read the scores and settings of a run; return None if it is not finished."""
+    """Read the scores and settings of a run from its folder; return None if the run is not finished.
+
+    A damaged file raises an `InputError`. `execute` describes the content.
+    """
     if not (folder / DONE).exists():
         return None
     try:
@@ -81,17 +85,19 @@ def read_result(folder: Path) -> JsonObject | None:
 
 
 def read_predictions(folder: Path) -> dict[str, Tensor]:
-    """Read the predictions of a run as tensors by name.
+    """Read the predictions of a finished run from its folder, as tensors by name.
 
-    "raw" has the raw outputs for the test rows, with shape (rows, M, P), and "y" their counts. "x" has their inputs, if
-    these are a table. "ood" has the raw outputs for out-of-distribution rows, if there are any.
+    - "raw": the raw outputs for the test rows, shape (rows, M, P)
+    - "y": the counts of the test rows, shape (rows,)
+    - "x": the inputs of the test rows, only if they are rows of a table
+    - "ood": the raw outputs for out-of-distribution rows, only if there are any
     """
     return read(folder / PREDICTIONS)[0]
 
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun(Run):
-    """A finished run, with its folder and its result."""
+    """A finished run, with the folder of its files and with its `result`: the scores and settings of `read_result`."""
 
     folder: Path
     result: JsonObject
@@ -106,13 +112,18 @@ class FinishedRun(Run):
         return self.head(raw.double())
 
     def with_snapshot(self, name: str) -> "FinishedRun":
-        """Return the run with the scores of the snapshot `name` instead of those at the end of the training."""
+        """Return a copy of the run with the scores of a snapshot instead of those at the end of the training.
+
+        `name` is the validation score by which the epoch of the snapshot was chosen, such as "crps". Snapshots of
+        numbered epochs have no scores.
+        """
         return replace(self, result={**self.result, "scores": self.result["snapshots"][name]})
 
     def predict(self, x: np.ndarray, snapshot: int | str | None = None) -> Any:
         """Predict the distributions of all M networks for the inputs `x`, shape (n,). The batch shape is (n, M).
 
-        The weights are those at the end of the training, or those of `snapshot` if it is given.
+        Only for simulations, which have one input. The weights are those at the end of the training, or those of
+        `snapshot` if it is given: the number of an epoch, or a validation score such as "crps".
         """
         if snapshot is None:
             weights, _ = read(self.folder / WEIGHTS)
@@ -127,9 +138,11 @@ class FinishedRun(Run):
 
 
 def find_finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> list[FinishedRun]:
-    """Return the finished runs of an experiment, in the order of the catalogue.
+    """Return the finished runs of an experiment, in the order of its methods and grid.
 
-    If there are none, an `InputError` is raised. With `glms=False`, runs of exact GLMs are left out.
+    `out` is the folder of all results. With `glms=False`, GLMs that were fitted by maximum likelihood are left out.
+    Runs whose files are damaged or whose settings have changed do not count as finished. If no run is finished, an
+    `InputError` is raised.
     """
     runs = [run for run in experiment.runs() if glms or not run.method.exact]
     done = [(run, folder) for run in runs if check_run(folder := run_folder(run, out), run) == "done"]
@@ -141,7 +154,11 @@ def find_finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> 
 
 
 def find_runs(experiment: Experiment, out: Path, methods: Sequence[str], needed: int = 1) -> list[FinishedRun]:
-    """Return the finished runs of `methods`, in this order; raise an `InputError` if there are fewer than `needed`."""
+    """Return the finished runs of `methods`, names of methods, in this order.
+
+    `out` is the folder of all results. Methods without a finished run are left out. An `InputError` is raised if fewer
+    than `needed` methods have one. Of a method with several finished runs, only the last is returned.
+    """
     by_name = {one.method.name: one for one in find_finished_runs(experiment, out, glms=False)}
     missing = [name for name in methods if name not in by_name]
     if len(methods) - len(missing) < needed:
@@ -153,15 +170,20 @@ def find_runs(experiment: Experiment, out: Path, methods: Sequence[str], needed:
 
 
 class Trained(NamedTuple):
-    """The result of a training.
+    """The networks that a run has trained (or the GLM that it has fitted), with their outputs for the test rows.
 
-    - `outputs` has the raw outputs for the test rows ("raw") and for out-of-distribution rows ("ood", if there are
-      any).
+    Raw outputs have the shape (rows, M, P), see the docstring of the module.
+
+    - `outputs` has the raw outputs for the test rows (key "raw") and for out-of-distribution rows (key "ood", if there
+      are any).
     - `weights` has the trained tensors by name. If the networks were trained in groups, the names begin with the number
-      of the group.
-    - `history` describes the progress of the training, ready for JSON.
-    - `snapshots` has the weights of each snapshot.
-    - `chosen` has the raw outputs for the test rows, for each snapshot that is named by a score.
+      of the group, such as "0/projection.bias".
+    - `history` describes the progress of the training, ready for JSON. If the networks were trained in several groups,
+      it has a list with one history per group (key "groups").
+    - `snapshots` has the tensors of each snapshot, by the name of the snapshot: the number of an epoch, or the name of
+      a validation score.
+    - `chosen` has the raw outputs for the test rows at the epoch with the lowest validation score, by the name of the
+      score, such as "crps". Only snapshots that are named by a score are in it.
     """
 
     outputs: dict[str, Tensor]
@@ -174,9 +196,27 @@ class Trained(NamedTuple):
 def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> JsonObject:
     """Execute a run: train, predict, score, and write the files to `folder`. Return the scores and settings.
 
-    `parts` has the rows of the experiment. `device` is "auto" (a GPU if there is one) or a torch device such as "cpu".
-    If several processes share the training, only one of them writes files. On Ctrl-C (KeyboardInterrupt), trained
-    networks and checkpoints stay in `folder`, and the next call resumes from them.
+    Files of an earlier run in this folder are replaced. If several processes share the training, only one of them
+    writes files. On Ctrl-C (KeyboardInterrupt), trained networks and checkpoints stay in `folder`. The next call
+    resumes from them if settings and rows are the same; otherwise it deletes them.
+
+    Parameters
+    ----------
+    run : Run
+        The method and the settings.
+    parts : ExperimentRows
+        The training, validation and test rows.
+    folder : Path
+        The folder of the run, which is created if it does not exist.
+    device : str
+        "auto" (a GPU if there is one), or a torch device such as "cpu".
+
+    Returns
+    -------
+    dict
+        What is written to the file run.json. The main keys are "settings", "identity" (checksums of the rows), "rows"
+        (the number of training, validation and test rows), "scores" (by protocol, see `scoring.score`), "snapshots"
+        (the scores of snapshots that were chosen by a validation score), "seconds", "machine" and "history".
     """
     runtime = Runtime(device)
     config = {"settings": run.as_dict(), "identity": parts.identity}
@@ -233,9 +273,10 @@ def _delete_checkpoints(folder: Path) -> None:
 
 
 def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
-    """Fit a GLM by maximum likelihood.
+    """Fit the GLM of a run to its training rows by maximum likelihood, and predict its test rows.
 
-    There is one GLM per run instead of an ensemble, because the fit has no random seed.
+    There is one GLM (M = 1) instead of an ensemble, because the fit has no random seed. Warnings of the fit, such as a
+    failure to converge, are recorded in `Trained.history`.
     """
     from ddpn.estimators import CountGLM  # imports scikit-learn, which no worker needs to train networks
 
@@ -299,8 +340,9 @@ def _train_group(
 ) -> tuple[CountModel, JsonObject, dict[int | str, dict[str, Tensor]]]:
     """Train a group of networks together. Return the model, its training history, and the weights of its snapshots.
 
-    The trained group is saved in a file at `path`. If this file exists, it is read instead. An interrupted training
-    resumes from a checkpoint next to this file.
+    The trained group is saved in the file `path` with the suffix .safetensors. If this file exists, it is read instead.
+    An interrupted training resumes from a checkpoint next to this file. If Ctrl-C ends the training, a
+    `KeyboardInterrupt` is raised, and the checkpoint stays.
     """
     network = make_network(
         run.experiment, parts.train.X.shape[1], config.n_networks, run.training.hidden, parts.classes
@@ -335,10 +377,11 @@ def _train_group(
 
 @torch.no_grad()
 def _predict(model: CountModel, x: Tensor, runtime: Runtime, precision: str, batch: int) -> Tensor:
-    """Predict the raw outputs of all networks. Shape: (rows, M, P).
+    """Predict the P raw outputs of all M networks for the inputs `x`. Shape: (rows, M, P), in float32 on the CPU.
 
-    If the inputs are a table, the outputs are computed in float64 on the CPU. Otherwise they are computed in batches of
-    `batch` rows, on the device and with the `precision` of the training.
+    The outputs for table rows (`x` is a matrix of floating-point numbers) are computed in float64 on the CPU. Those for
+    other inputs, such as images and texts, are computed in batches of `batch` rows, on the device and with the
+    `precision` of the training.
     """
     if x.dim() == 2 and x.is_floating_point():
         exact = model.cpu().double()

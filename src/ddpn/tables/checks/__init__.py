@@ -136,7 +136,10 @@ def find_row_problems(
 
 
 def _find_dates(dates: Mapping[str, str]) -> list[TableFinding]:
-    """Return a finding about the first date column, if there is one. `dates` is as for `find_row_problems`."""
+    """Return a finding about the first date column in a list, or an empty list if there are no date columns.
+
+    `dates` maps each column that was derived from a date to the date column, such as "start month" to "start".
+    """
     names = list(dict.fromkeys(dates.values()))[:1]
     return [TableFinding(FindingKind.DATE, f"Column {name} is a date.", (name,)) for name in names]
 

@@ -202,9 +202,10 @@ def _find_near_inputs(X: pl.DataFrame) -> Iterator[Candidate]:
 
 
 def _may_be_units(sizes: np.ndarray, min_groups: int) -> bool:
-    """Return True if there are at least `min_groups` groups, most with several rows, and no very large group.
+    """Return True if groups of rows have sizes as if each group were a unit, such as a person or a shop.
 
-    `sizes` has the number of rows of each group.
+    That is the case if there are at least `min_groups` groups, if they have at least 1.5 rows on average, and if none
+    has more than a tenth of the rows. `sizes` has the number of rows of each group.
     """
     rows = int(sizes.sum())
     return bool(min_groups <= len(sizes) <= rows / _MIN_ROWS_PER_GROUP and sizes.max() <= _MAX_GROUP_SHARE * rows)

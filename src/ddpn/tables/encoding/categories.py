@@ -140,9 +140,7 @@ def make_targets(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None
 
 
 def estimate_credible_effects(level_codes: np.ndarray, n_levels: int, target: Targets) -> np.ndarray | None:
-    """Estimate the effect of each level: the log of its shrunk mean relative to the overall mean.
-
-    Return None if levels differ no more than by chance.
+    """Estimate the effect of each level: the log of its mean, shrunk towards the overall mean, over the overall mean.
 
     Parameters
     ----------
@@ -151,11 +149,17 @@ def estimate_credible_effects(level_codes: np.ndarray, n_levels: int, target: Ta
     n_levels : int
         The number of levels. Levels without rows have the effect 0.
     target : Targets
-        The counts per exposure, and the weights.
+        For each row, the count per exposure (`rate`), the weight times the exposure (`volume`) and the weight.
+
+    Returns
+    -------
+    array, shape (n_levels,), or None
+        The effects. None if the means of levels vary no more than the noise within levels explains, if fewer than two
+        levels have rows, or if all counts are 0.
 
     Examples
     --------
-    >>> rows = Targets(np.array([1.0, 2.0, 8.0, 9.0, 4.0, 6.0]), np.ones(6), np.ones(6))
+    >>> rows = Targets(rate=np.array([1.0, 2.0, 8.0, 9.0, 4.0, 6.0]), volume=np.ones(6), weight=np.ones(6))
     >>> estimate_credible_effects(np.array([0, 0, 1, 1, 2, 2]), 4, rows).round(2)
     array([-1.1 ,  0.51,  0.  ,  0.  ])
     """
@@ -180,8 +184,11 @@ def estimate_credible_effects(level_codes: np.ndarray, n_levels: int, target: Ta
 def fit_effects(column: Column, target: Targets, scale: float | None = None) -> LevelEffects | None:
     """Fit the level effects of a column, divided by their standard deviation over the rows.
 
-    Return None if levels differ no more than by chance. If `scale` is given, effects are divided by it instead, and
-    effects of 0 are returned instead of None. This makes the effects of several folds comparable.
+    An effect is the log of a level's shrunk mean relative to the overall mean. Return None if the means of levels vary
+    no more than the noise within levels explains (see `estimate_credible_effects`).
+
+    If `scale` is given, effects are divided by it instead of their standard deviation, and effects of 0 are returned
+    instead of None. This makes the effects of several folds comparable.
     """
     names = list(_weigh_levels(column, target.weight))[:MAX_LEVELS]
     positions = {level: j for j, level in enumerate(names)}

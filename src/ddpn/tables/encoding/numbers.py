@@ -170,9 +170,10 @@ def fit_boolean(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
 
 
 def find_bin_edges(column: Distinct, bins: int) -> np.ndarray:
-    """Return the edges of `bins` bins between weighted quantiles; the result is empty if there are fewer than two bins.
+    """Return the edges of at most `bins` bins between weighted quantiles, in ascending order.
 
-    In a column of few distinct values, every value is an edge.
+    The smallest and the largest value are the outermost edges. In a column of at most `bins` + 1 distinct values, every
+    value is an edge. The result is empty if there would be fewer than two bins.
     """
     values = column.values
     if len(values) > bins + 1:

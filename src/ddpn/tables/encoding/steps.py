@@ -1,4 +1,8 @@
-"""Choose thresholds at which the target changes most and, in a table with very many columns, the columns to use."""
+"""Choose thresholds for the encoding "steps" and, in a table with very many columns, the columns that models use.
+
+The encoding "steps" replaces a numeric column by indicators of whether the value is above each of several thresholds.
+The thresholds are those at which the counts change most.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
