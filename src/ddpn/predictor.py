@@ -23,7 +23,7 @@ from ddpn.members import MEMBERS
 from ddpn.members.blending import MIXTURE, mix_members
 from ddpn.members.folds import Folds, get_fold_copies, load_member
 from ddpn.members.held_out import HeldOutPredictions, MemberPredictions
-from ddpn.members.member import Member
+from ddpn.members.member import Member, predict_valid_components
 from ddpn.prediction.prediction import Prediction
 from ddpn.rows.checks import TableLike, check_vector, get_row_count, get_row_labels, label_row_errors
 from ddpn.rows.count_range import CountRange
@@ -253,7 +253,7 @@ class Predictor:
         is_mixture = member == MIXTURE
         names = self.active_members if is_mixture else [check_choice("member", member, (MIXTURE, *self.members))]
         X = self.parse(X)
-        parts = [self.members[name].predict_components(X, scale) for name in names]
+        parts = [predict_valid_components(self.members[name], X, scale) for name in names]
         with single_thread():
             parts = [[truncate_rows(part, *bounds) for part in components] for components in parts]
             mixture = mix_members(parts, [self.weights[name] for name in names] if is_mixture else [1.0])

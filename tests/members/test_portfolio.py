@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ddpn import CountRegressor
+from ddpn.distributions import Poisson
 from ddpn.members import fitting
 from ddpn.members.blending import MixtureScores, mix_members
 from ddpn.members.constant import Constant
@@ -138,6 +139,52 @@ def test_members_that_do_not_apply_or_take_too_long_are_left_out(sample):
     assert list(fitted.members) == ["constant", "glm"]
     assert fitted.weights == {"constant": 0.0, "glm": 1.0}
     assert fitted.left_out == {"slow": "the time budget is too short", "refused": "it is refused"}
+
+
+class FlatGLM(PoissonGLM):
+    """Predicts the distributions of all rows as if they were the components of one row."""
+
+    def distribution(self, X, exposure=None):
+        return Poisson(super().distribution(X, exposure).mean.T)
+
+
+class ShortGLM(PoissonGLM):
+    """Forgets the last row."""
+
+    def distribution(self, X, exposure=None):
+        return Poisson(super().distribution(X, exposure).mean[:-1])
+
+
+class NanGLM(PoissonGLM):
+    """Predicts NaN for one row, without checking it."""
+
+    def distribution(self, X, exposure=None):
+        mean = super().distribution(X, exposure).mean.clone()
+        mean[0] = torch.nan
+        return Poisson(mean, validate_args=False)
+
+
+class CheckedNanGLM(NanGLM):
+    """Predicts NaN for one row, which the distribution refuses by an `InputError`."""
+
+    def distribution(self, X, exposure=None):
+        return Poisson(super().distribution(X, exposure).mu)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (FlatGLM, r"FlatGLM predicts distributions of batch shape \(1, \d+\) for \d+ rows: it must be \(\d+, k\)"),
+        (ShortGLM, r"ShortGLM predicts distributions of batch shape \(\d+, 1\) for \d+ rows"),
+        (NanGLM, r"CRPS is not a finite number for \d+ of \d+ held-out rows"),
+        (CheckedNanGLM, "it raised InputError: mu must be"),
+    ],
+)
+def test_a_member_whose_predictions_cannot_be_used_is_left_out_with_the_reason(sample, kind, reason):
+    fitted = make_portfolio(make_spec("glm", PoissonGLM), make_spec("bad", kind))
+    fitted.fit(Folds.from_rows(sample, None, 0), seed=0)
+    assert fitted.weights == {"constant": 0.0, "glm": 1.0}
+    assert re.search(reason, fitted.left_out["bad"])
 
 
 def test_a_baseline_is_the_model_where_nothing_else_is_left(sample):

@@ -16,6 +16,7 @@ from torch.distributions import Distribution
 from ddpn.distributions import CountDistribution, Mixture, discretize
 from ddpn.distributions.batch_shapes import join_stacks, reshape_batch, select_rows
 from ddpn.distributions.limits import censor_rows
+from ddpn.members.member import NotApplicableError
 from ddpn.metrics import crps
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
@@ -114,10 +115,15 @@ class MixtureScores:
         held-out row is predicted by a single copy of the member, but a new row by all copies. The scores are then
         lowered to an estimate of those that all copies together would have. If the scored rows have only one
         distribution each, this gain cannot be estimated, and the scores are not adjusted.
+
+        Raise a `NotApplicableError` if the CRPS of the new member is infinite or NaN for some rows.
         """
         components = [list(map(discretize, batches)) for batches in components]
         n, ensemble_gain = len(self.members), np.zeros(self.raw_member_crps.shape[1])
         member_crps = self._score_blocks([components], [1.0])
+        if invalid := int(np.count_nonzero(~np.isfinite(member_crps))):
+            rows = f"{invalid:,} of {len(member_crps):,} held-out rows"
+            raise NotApplicableError(f"it predicts distributions whose CRPS is not a finite number for {rows}")
         n_scored = sum(batch.batch_shape[-1] for batch in components[0])
         if n_components is not None and n_components > n_scored > 1:
             ensemble_gain = self._estimate_ensemble_gain(components, member_crps, n_scored, n_components)

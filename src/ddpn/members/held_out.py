@@ -23,7 +23,7 @@ from ddpn.distributions.batch_shapes import select_rows
 from ddpn.distributions.limits import truncate_rows
 from ddpn.members.blending import MIXTURE, mix_members
 from ddpn.members.folds import Folds, get_fold_copies
-from ddpn.members.member import Member
+from ddpn.members.member import Member, predict_valid_components
 from ddpn.rows.count_rows import BLOCK, CountRows
 from ddpn.rows.splits import FOLDS, assign_folds
 from ddpn.runtime.deadlines import check_deadline
@@ -177,7 +177,8 @@ def predict_truncated_components(member: Member, rows: CountRows) -> list[Distri
 
     Return a list of batches of shape (rows, k); see `Member.predict_components`.
     """
-    return [truncate_rows(part, rows.lower, rows.upper) for part in member.predict_components(rows.X, rows.exposure)]
+    components = predict_valid_components(member, rows.X, rows.exposure)
+    return [truncate_rows(part, rows.lower, rows.upper) for part in components]
 
 
 @dataclass(frozen=True, eq=False)

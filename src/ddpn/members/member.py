@@ -286,6 +286,23 @@ class MemberSpec:
         return self.kind.fit(train, validation, seed, clock, **self.options)
 
 
+def predict_valid_components(member: Member, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
+    """Predict the components of each row by `Member.predict_components`, and check the shapes of the result.
+
+    Raise a `NotApplicableError` if a batch does not have the shape (rows, k). Other shapes may be broadcast, and would
+    then mix up the distributions of different rows.
+    """
+    batches, rows = member.predict_components(X, exposure), len(X)
+    for batch in batches:
+        shape = tuple(batch.batch_shape)
+        if len(shape) != 2 or shape[0] != rows or not shape[1]:
+            raise NotApplicableError(
+                f"{type(member).__name__} predicts distributions of batch shape {shape} for {rows} rows: it must be "
+                f"({rows}, k), with k distributions per row"
+            )
+    return batches
+
+
 def make_exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:
     """Divide exposures by `unit`, and return them as a float64 tensor of shape (rows,), the input of a `Head`.
 

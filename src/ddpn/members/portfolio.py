@@ -259,8 +259,13 @@ class Portfolio:
                 self.left_out[spec.name] = TIME_IS_UP
                 self._remove(spec)
             return False
+        except NotApplicableError as error:
+            self._record_failure(spec, str(error), error)
+            self._remove(spec)
+            return True
         except Exception as error:
-            if not is_member_error(error):
+            # The rows are valid, so an `InputError` is about the distributions that the member predicts.
+            if not (is_member_error(error) or isinstance(error, InputError)):
                 raise
             self._record_failure(spec, describe_member_error(error), error)
             self._remove(spec)

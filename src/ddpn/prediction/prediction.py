@@ -287,6 +287,7 @@ class Prediction:
         low, high : array of int, shape (rows,)
         """
         low, high, _ = self.interval_with_probability(coverage, kind)
+        _check_size(high)
         return low.numpy().astype(np.int64), high.numpy().astype(np.int64)
 
     def interval_with_probability(self, coverage: float = COVERAGE, kind: str | None = None) -> Interval:
@@ -504,11 +505,13 @@ def _columns_or_one(values: Tensor, argument: ArrayLike) -> np.ndarray:
 
 
 def _check_size(counts: Tensor, variance: Tensor | None = None) -> None:
-    """Raise a `RowError` if a predicted count is above 2^52, or if a variance is infinite.
+    """Raise a `RowError` if a predicted count is NaN or above 2^52, or if a variance is infinite.
 
     Larger counts have no exact quantiles in float64. `counts` has a mean or quantile of each row. `variance`, unless it
     is None, has the variance of each row.
     """
+    if counts.isnan().any():
+        raise RowError("A predicted distribution must have numbers as parameters, but has NaN", counts.isnan().numpy())
     bad = ~(counts.double() <= MAX_COUNT).numpy()
     if variance is not None:
         bad |= ~variance.isfinite().numpy()
