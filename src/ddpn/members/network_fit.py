@@ -116,8 +116,9 @@ class NetworkFit(Generic[NetworksType]):
         """Fit one ensemble: encode the rows and train the networks. Return it as a fitted member.
 
         Each network keeps the weights of the epoch with its best score on the validation rows. Training rows without
-        weight are left out. If training is interrupted or the time of `clock` runs out, the best weights so far are
-        kept; if not even one epoch is complete, a `KeyboardInterrupt` is raised.
+        weight are left out. If training is interrupted by Ctrl-C or the time of `clock` runs out, the best weights so
+        far are kept. If that happens before the first epoch is complete, a `KeyboardInterrupt` or a `TimeLimitError` is
+        raised.
         """
         training_rows = train if train.has_weight.all() else train.rows(train.has_weight)
         self._set_row_attributes(training_rows, len(training_rows))

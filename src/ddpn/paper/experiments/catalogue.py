@@ -31,7 +31,10 @@ def list_names() -> list[str]:
 
 
 def build_listing() -> Table:
-    """Build a table of all experiments: what each shows, which data it needs, and how long it takes."""
+    """Build a table of all experiments for the terminal: what each shows, which data it needs, and how long it takes.
+
+    The title names the command `ddpn reproduce`.
+    """
     table = Table(title="ddpn reproduce NAME")
     for heading in ("experiment", "what it shows", "in the paper", "needs", "network"):
         table.add_column(heading, no_wrap=heading == "experiment", overflow="fold")
@@ -103,15 +106,16 @@ def select_experiments(
 
 
 def read_toml(name: str) -> JsonObject:
-    """Read the TOML file of an experiment."""
+    """Read the TOML file `name`.toml of the catalogue as a dict, without checks; `name` is not validated."""
     return tomllib.loads((_CATALOGUE / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def read_reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, str], float]:
     """Read one of the paper's tables from the folder `reference`, as a dict from (kind, method, metric) to a number.
 
-    The kind is "single" for the mean over single networks, "ensemble" for an ensemble, or "" if the table does not
-    distinguish them. If the table has several data sets, `dataset` selects one.
+    `table` is the name of a CSV file without its suffix. The kind is "single" for the mean over single networks,
+    "ensemble" for an ensemble, or "" if the table does not distinguish them. If the table has several data sets,
+    `dataset` selects one.
     """
     rows = list(csv.DictReader((_REFERENCE / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
     selected = [row for row in rows if "dataset" not in row or row["dataset"] == dataset]
@@ -119,12 +123,12 @@ def read_reference(table: str, dataset: str | None = None) -> dict[tuple[str, st
 
 
 def read_methods() -> dict[str, Method]:
-    """Read all methods, by name."""
+    """Read all methods, as a dict by name, from the file methods.toml of the catalogue."""
     return {name: Method(name, **_with_tuples(row)) for name, row in read_toml(_METHODS).items()}
 
 
 def read_experiment(name: str) -> Experiment:
-    """Read an experiment by name."""
+    """Read an experiment by name. A name that is not in the catalogue raises a `ConfigError`."""
     return parse_experiment(check_choice("experiment", name, list_names()), read_toml(name))
 
 

@@ -45,7 +45,10 @@ def make_axes(rows: int, columns: int, size: tuple[float, float], **options: Any
 
 
 def draw_legend_below(figure: "Figure", axes: Iterable["Axes"], columns: int) -> None:
-    """Draw one legend below all panels, in `columns` columns, with every distinct label once."""
+    """Draw one legend below all panels of `figure`, in `columns` columns, with every distinct label once.
+
+    The entries are the labelled artists of the panels `axes`.
+    """
     entries: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):

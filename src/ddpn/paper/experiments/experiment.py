@@ -160,9 +160,10 @@ def _shorten(length: int) -> int:
 
 @dataclass(frozen=True)
 class Run:
-    """One training (or exact fit) of one method, at one point of the experiment's grid.
+    """A run of an experiment: the training of one method's networks, or the exact fit of a GLM.
 
-    `point` maps the names of the varying settings to their values.
+    `point` is the point of the experiment's grid: a dict from the names of the settings that vary between runs to their
+    values in this run.
     """
 
     experiment: Experiment
@@ -171,7 +172,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of the run's folder."""
+        """The name of the run's folder: the method and the varying settings, such as "ddpn-lr=0.001"."""
         return "-".join([self.method.name, *(f"{key}={value}" for key, value in self.point.items())])
 
     @property
@@ -199,7 +200,10 @@ class Run:
         return ["constant" if number in constant else what for number, what in enumerate(head.projection_inputs)]
 
     def as_dict(self) -> JsonObject:
-        """Return all settings on which the results depend, ready for JSON. If they change, the run is repeated."""
+        """Return all settings on which the results depend, ready for JSON.
+
+        They are stored with the results. If they differ from the stored ones later, the run is repeated.
+        """
         source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
         common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
         if self.method.dispersion != "predicted":

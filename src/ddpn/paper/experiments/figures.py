@@ -1,7 +1,9 @@
 """Draw the figures of an experiment from its finished runs, as PNG files that are readable in black and white.
 
-This module draws the figures of simulations and lists all figures. A figure is a function of an experiment and the
-folder of all results; it trains nothing.
+This module draws the figures of simulations and lists all figures. Each figure is drawn by a function of two arguments,
+the experiment and the folder `out` of all results. The function reads the finished runs of the experiment from this
+folder, and returns the figure without writing it. It trains nothing: without the runs that a figure needs, it raises an
+`InputError`.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,10 +61,10 @@ def _simulate(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
 def _draw_band_and_rows(
     ax: "Axes", simulation: Simulation, x: np.ndarray, ensemble: Mixture, band_suffix: str = "", **point_options: Any
 ) -> None:
-    """Draw the 95% prediction band of an ensemble over `x`, and the training rows as points.
+    """Draw the 95% prediction band of an ensemble over the inputs `x`, and the simulation's training rows as points.
 
-    `band_suffix` is appended to the label "95% band" in the legend. `point_options` are matplotlib's options for the
-    points.
+    `ensemble` has the predicted distribution at each of `x`. `band_suffix` is appended to the label "95% band" in the
+    legend. `point_options` are matplotlib's options for the points.
     """
     low, high = (end.numpy() for end in interval(require_supported(ensemble), _COVERAGE))
     train = simulation.split.train
@@ -72,7 +74,10 @@ def _draw_band_and_rows(
 
 
 def draw_wave(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 1: each ensemble's mean and 95% band, and its aleatoric and epistemic variance."""
+    """Draw Figure 1, ensembles fitted to a noisy sine wave: mean, 95% band, aleatoric and epistemic variance.
+
+    There is one column of panels per finished run of the experiment in `out`, the folder of all results.
+    """
     runs = find_finished_runs(experiment, out, glms=False)
     simulation, x = _simulate(experiment)
     figure, axes = make_axes(3, len(runs), (1.0 + 1.9 * len(runs), 6.0), sharex=True, sharey="row")
@@ -105,7 +110,11 @@ def _write_scores(ax: "Axes", run: FinishedRun) -> None:
 
 
 def draw_recovery(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 3: predictions with the simulation's likelihood and with the Double Poisson, and the truth."""
+    """Draw Figure 3: predictions with the simulation's likelihood and with the Double Poisson, and the truth.
+
+    A third prediction is by Double Poisson networks that are trained with the exact likelihood. At least two of these
+    three runs must be finished in `out`, the folder of all results; a missing one is left out.
+    """
     well_specified = (experiment.simulation or {})["name"]
     runs = find_runs(experiment, out, (well_specified, "ddpn", "exact_ddpn"), needed=2)
     simulation, x = _simulate(experiment)
@@ -130,7 +139,8 @@ def draw_recovery(experiment: Experiment, out: Path) -> "Figure":
 def draw_beta(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 6: predicted mu (upper row) and gamma (lower row) during training, with one column per beta.
 
-    Each line is one network at one snapshot of its training.
+    Each column shows one network of a finished run in `out`, the folder of all results. It has one line per snapshot of
+    the training.
     """
     runs = find_finished_runs(experiment, out, glms=False)
     return _draw_trainings(experiment, [[(f"β = {run.head.options['beta']:g}", run) for run in runs]])
@@ -139,8 +149,8 @@ def draw_beta(experiment: Experiment, out: Path) -> "Figure":
 def draw_gamma(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figures 8 and 9: predicted mu and gamma during training, for several values of beta and initial gammas.
 
-    There are two rows per beta, for mu and gamma, and one column per initial value of gamma. Each line is one network
-    at one snapshot of its training.
+    There are two rows of panels per beta, for mu and gamma, and one column per initial value of gamma. Each panel shows
+    one network of a finished run in `out`, the folder of all results. It has one line per snapshot of the training.
     """
     blocks: dict[str, list[tuple[str, FinishedRun]]] = {}
     for run in find_finished_runs(experiment, out, glms=False):
@@ -152,8 +162,9 @@ def draw_gamma(experiment: Experiment, out: Path) -> "Figure":
 def _draw_trainings(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, FinishedRun]]]) -> "Figure":
     """Draw how mu and gamma change during training, for several runs.
 
-    The figure shows whether networks fit the isolated points or explain them by a small gamma. Each block is a list of
-    pairs (title, run). It has two rows of panels, the upper for mu and the lower for gamma, with one column per run.
+    The figure shows whether networks fit the isolated points, training rows far from all others, or explain them by a
+    small gamma. Each block is a list of pairs (title, run). It has two rows of panels, the upper for mu and the lower
+    for gamma, with one column per run.
     """
     columns = max(map(len, blocks))
     size = (1.2 + 2.6 * columns, 0.9 + 4.0 * len(blocks))
@@ -173,9 +184,11 @@ def _draw_trainings(experiment: Experiment, blocks: Sequence[Sequence[tuple[str,
 
 
 def _draw_training(mu_ax: "Axes", gamma_ax: "Axes", run: FinishedRun, simulation: Simulation) -> None:
-    """Draw how mu (into `mu_ax`) and gamma (into `gamma_ax`) of one network change during training.
+    """Draw how mu (into `mu_ax`) and gamma (into `gamma_ax`) of one network of a run change during training.
 
-    There is one line per snapshot. The network shown is the one with the median mu at the rightmost isolated point.
+    There is one line per snapshot and one for the end of the training; later lines are darker. The network shown is the
+    one with the median mu at the rightmost isolated point at the end. A text in the panel of mu says how many networks
+    of the run fit this point.
     """
     x, truth = _ISOLATED_X, cast(DoublePoisson, simulation.distribution(_ISOLATED_X))
     fit = measure_isolated_point(run)
@@ -207,7 +220,10 @@ def _list_training_ranges(simulation: Simulation) -> list[tuple[float, float]]:
 
 
 def draw_epsilon(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 7: errors of Efron's approximate mean and variance, over the paper's grid of both."""
+    """Draw Figure 7: errors of Efron's approximate mean and variance, over the paper's grid of both.
+
+    It needs no runs, so both arguments are ignored.
+    """
     means, variances = (torch.linspace(*ends, _NODES, dtype=torch.float64) for ends in (_MEANS, _VARIANCES))
     figure, axes = make_axes(1, 2, (9.0, 3.8), sharey=True)
     for ax, (title, deviation) in zip(axes[0], _compute_deviations(means, variances).items(), strict=True):
@@ -219,7 +235,10 @@ def draw_epsilon(experiment: Experiment, out: Path) -> "Figure":
 
 
 def draw_epsilon_wide(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 7 on a larger grid: means and variances from 0.1 to 50, on logarithmic axes."""
+    """Draw Figure 7 on a larger grid: means and variances from 0.1 to 50, on logarithmic axes.
+
+    It needs no runs, so both arguments are ignored.
+    """
     from matplotlib.colors import BoundaryNorm
 
     nodes = torch.logspace(*_DECADES, _NODES, dtype=torch.float64)
@@ -279,9 +298,11 @@ FIGURES: dict[str, Callable[[Experiment, Path], "Figure"]] = {
 
 
 def write_figures(experiment: Experiment, out: Path) -> list[Path]:
-    """Draw all figures of an experiment, write them to its folder, and return their paths.
+    """Draw all figures of an experiment, write them to its folder inside `out`, and return their paths.
 
-    If some figures cannot be drawn, the others are still written; then one `InputError` lists all failures.
+    `out` is the folder of all results. The files are PNG files, named by the entries of `Experiment.figures`; existing
+    files are replaced. If some figures cannot be drawn, for example because runs are not finished, all others are still
+    written. Then one `InputError` lists all failures.
     """
     written: list[Path] = []
     reasons: dict[str, str] = {}

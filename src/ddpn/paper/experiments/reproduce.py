@@ -30,8 +30,9 @@ _AGAIN = {"changed": "its settings or rows have changed", "damaged": "its files 
 def count_simultaneous_runs(jobs: int | None, device: str) -> int:
     """Return the number of runs to execute at the same time.
 
-    This is `jobs` if it is given. By default it is one per core on a CPU, and 1 on a GPU. Under torchrun it is 1,
-    because all processes share each training.
+    This is `jobs` if it is given. By default (None) it is one per core on a CPU, and 1 on a GPU. Under torchrun it is
+    1, because all processes share each training run; then any other number in `jobs` raises a `ConfigError`. `device`
+    is "auto", "cpu" or a device of torch such as "cuda".
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         if jobs not in (None, 1):
@@ -83,7 +84,9 @@ def _run_unfinished(
 ) -> bool:
     """Execute the runs in `runs` that are not finished; return True if all succeeded.
 
-    The other arguments are those of `reproduce`.
+    A finished run is executed again if its settings or the rows of the experiment have changed, or if its files are
+    damaged. The rows are loaded only if a run is not finished or a data file is newer than one of the runs. `jobs` is
+    the number of simultaneous runs. The other arguments are those of `reproduce`.
     """
 
     def say(line: str) -> None:
@@ -110,8 +113,9 @@ def execute_all(
 ) -> bool:
     """Execute `runs` in processes with one thread each, `jobs` at a time; return True if all succeeded.
 
-    `parts` has the rows of the experiment. If a run fails, the others continue. Each run writes to its own folder in
-    `out`, from which an interrupted training resumes. `say` is called with a line of text when a run begins or ends.
+    `parts` has the training, validation and test rows of the experiment. `out` is the folder of all results. Each run
+    writes to its own folder there, from which an interrupted run resumes. `device` is as for `reproduce`. `say` is
+    called with a line of text when a run begins, ends or fails. If a run fails, the others continue.
     """
     succeeded = True
     todo = [Job(run.name, _execute, (run, str(out), device)) for run in runs]
@@ -132,9 +136,9 @@ def _execute(parts: ExperimentRows, run: Run, out: str, device: str) -> dict[str
 
 
 def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:
-    """Return True if a data file is newer than a finished run, so that the run's rows may have changed.
+    """Return True if a data file is newer than one of `runs`, all finished, so that the rows may have changed.
 
-    Comparing modification times is much faster than comparing all rows.
+    `out` is the folder of all results. Comparing modification times is much faster than comparing all rows.
     """
     names = [name for name in ((experiment.data or {}).get("name"), experiment.ood) if name is not None]
     ended = [(run_folder(run, out) / DONE).stat().st_mtime for run in runs]
@@ -150,7 +154,11 @@ def _states(runs: Sequence[Run], out: Path, identity: list[int] | None = None) -
 
 
 def _show(experiment: Experiment, out: Path, console: Console) -> bool:
-    """Write the tables and figures of finished runs and print the tables; return False if a table cannot be made."""
+    """Write the tables and figures of finished runs and print the tables; return False if a table cannot be made.
+
+    `out` is the folder of all results. If no run of the experiment is finished, nothing is written, and True is
+    returned. Figures that cannot be drawn are only reported on `console`.
+    """
     runs = experiment.runs()
     if runs and "done" not in _states(runs, out).values():
         return True

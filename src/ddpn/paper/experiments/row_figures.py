@@ -1,6 +1,8 @@
 """Figures that show predictions for individual test rows: images, patients, shelf beams and texts.
 
-A figure is a function of an experiment and the folder of all results; it trains nothing.
+Each figure is drawn by a function of two arguments, the experiment and the folder `out` of all results. The function
+reads the finished runs of the experiment from this folder, and returns the figure without writing it. It trains
+nothing: without the runs that a figure needs, it raises an `InputError`.
 """
 
 import textwrap
@@ -47,7 +49,7 @@ _AXES = ("to the right (m)", "up (m)", "away from the camera (m)")
 def find_quantile_rows(counts: Tensor) -> list[int]:
     """Return three row numbers: the first rows whose counts are the 10%, 50% and 95% quantile of `counts`.
 
-    `counts` has one count per row.
+    `counts` has one count per row. The quantiles are counts that occur, without interpolation.
     """
     quantiles = counts.double().quantile(torch.tensor(QUANTILES, dtype=torch.float64), interpolation="nearest")
     return [int((counts == y).nonzero()[0]) for y in quantiles]
@@ -63,10 +65,10 @@ def check_rows(run: FinishedRun, counts: Tensor, test_counts: np.ndarray) -> Non
 
 
 def draw_pmf(ax: "Axes", networks: Distribution, observed: float) -> None:
-    """Draw the predicted pmfs of each network and of the ensemble for one row, and mark the `observed` count.
+    """Draw the predicted pmfs of each network (lines) and of the ensemble (bars) for one row into the panel `ax`.
 
-    `networks` is a batch of distributions, one per network. The x axis shows the central 99.9% interval of the
-    ensemble.
+    `networks` is a batch of distributions, one per network. The ensemble is their mixture with equal weights. A
+    vertical line marks the `observed` count. The x axis shows the central 99.9% interval of the ensemble.
     """
     ensemble = CountMixture(networks)
     low, high = (float(end) for end in ensemble.interval(0.999))
@@ -105,17 +107,29 @@ def draw_prediction(
 
 
 def draw_image_pmfs(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 4: three test images, each next to the predicted pmfs of an ensemble and its networks."""
+    """Draw Figure 4: three test images, each next to the predicted pmfs of an ensemble and its networks.
+
+    The ensemble is that of the first method in `PREFERRED` with a finished run in `out`, the folder of all results. The
+    images have a low, a medium and a high count.
+    """
     return _draw_images(experiment, find_runs(experiment, out, PREFERRED)[:1], None, single=False)
 
 
 def draw_image_pmfs_single(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figures 10 to 19: the images of Figure 4, each next to the prediction of each method's first network."""
+    """Draw Figures 10 to 19: the images of Figure 4, each next to the prediction of each method's first network.
+
+    All of them are drawn as one figure. It has one row of panels for each finished run in `out`, the folder of all
+    results.
+    """
     return _draw_images(experiment, _find_runs_in_paper_order(experiment, out), _FIRST_SINGLE, single=True)
 
 
 def draw_image_pmfs_ensembles(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figures 20 to 29: the images of Figure 4, each next to the predictions of each method's ensemble."""
+    """Draw Figures 20 to 29: the images of Figure 4, each next to the predictions of each method's ensemble.
+
+    All of them are drawn as one figure. It has one row of panels for each finished run in `out`, the folder of all
+    results.
+    """
     return _draw_images(experiment, _find_runs_in_paper_order(experiment, out), _FIRST_ENSEMBLE, single=False)
 
 
@@ -154,7 +168,8 @@ def _draw_images(
 def draw_pathologies(experiment: Experiment, out: Path) -> "Figure":
     """Draw Figure 5: the predicted cdfs of a Gaussian network and of a Double Poisson network for two patients.
 
-    The patients are those for whom the Gaussian predicts the largest and the smallest probability below 0.
+    The patients are those test rows for which the Gaussian predicts the largest and the smallest probability below 0.
+    The networks are the first ones of two runs, which must be finished in `out`, the folder of all results.
     """
     runs = find_runs(experiment, out, _CDFS, needed=2)
     raws, y = [read_predictions(run.folder)["raw"][:, 0] for run in runs], read_predictions(runs[0].folder)["y"]
@@ -184,7 +199,11 @@ def draw_pathologies(experiment: Experiment, out: Path) -> "Figure":
 
 
 def draw_beams(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 32: the point clouds of three beams, from the camera and from the side, and the predicted pmfs."""
+    """Draw Figure 32: the point clouds of three shelf beams, from the camera and from the side, and the predicted pmfs.
+
+    The pmfs are those of the first method in `PREFERRED` with a finished run in `out`, the folder of all results. The
+    beams have a low, a medium and a high count.
+    """
     run, *_ = find_runs(experiment, out, PREFERRED)
     raw, counts = (read_predictions(run.folder)[name] for name in ("raw", "y"))
     data = load_data(experiment.data or {})
@@ -239,19 +258,28 @@ _FILLED: dict[str, Any] = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//"
 
 
 def draw_ood_pmfs(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 30: the pmfs that ensembles predict for four test reviews and four out-of-distribution texts."""
+    """Draw Figure 30: the pmfs that ensembles predict for four test reviews and four verses of the Bible.
+
+    The verses are out-of-distribution texts. There is one block of panels for each finished run with a count
+    distribution in `out`, the folder of all results.
+    """
     return _draw_texts(experiment, out, is_continuous=False)
 
 
 def draw_ood_densities(experiment: Experiment, out: Path) -> "Figure":
-    """Draw Figure 31: the densities that ensembles of Gaussians predict for the texts of Figure 30."""
+    """Draw Figure 31: the densities that ensembles of Gaussians predict for four test reviews and four Bible verses.
+
+    The texts are those of Figure 30; the verses are out-of-distribution texts. There is one block of panels for each
+    finished run with a Gaussian in `out`, the folder of all results.
+    """
     return _draw_texts(experiment, out, is_continuous=True)
 
 
 def _draw_texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "Figure":
-    """Draw the predictions of each run for four reviews and four Bible verses, with the text above each.
+    """Draw the predictions of each run for four test reviews and four Bible verses, with the text above each.
 
-    If `is_continuous`, the runs of Gaussians are drawn, otherwise those of count distributions.
+    If `is_continuous` is True, the finished runs of Gaussians in `out` are drawn, otherwise those of count
+    distributions. If there are none, an `InputError` is raised.
     """
     runs = [run for run in _find_runs_in_paper_order(experiment, out) if run.method.is_continuous is is_continuous]
     if not runs:
@@ -291,7 +319,11 @@ def _draw_texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> "F
 
 
 def draw_ood_variances(experiment: Experiment, out: Path) -> "Figure":
-    """Draw histograms of the predicted variances of all test rows and all OOD rows, with one panel per ensemble."""
+    """Draw histograms of the predicted variances of all test rows and all out-of-distribution (OOD) rows.
+
+    The variances are total variances, on a log scale. There is one panel for each finished run in `out`, the folder of
+    all results.
+    """
     runs = score_ood_rows(find_finished_runs(experiment, out, glms=False))
     columns = min(5, len(runs))
     lines = -(-len(runs) // columns)
@@ -308,7 +340,11 @@ def draw_ood_variances(experiment: Experiment, out: Path) -> "Figure":
 
 
 def _draw_variances(ax: "Axes", test_row_variances: Tensor, ood_row_variances: Tensor) -> None:
-    """Draw two histograms of log10 variances: of test rows and of out-of-distribution (OOD) rows."""
+    """Draw two histograms of log10 variances into the panel `ax`: of test rows and of out-of-distribution (OOD) rows.
+
+    `test_row_variances` and `ood_row_variances` have one variance per row. Values below the 0.1% and above the 99.9%
+    quantile of all rows are counted in the first and the last bin.
+    """
     limits = torch.finfo(test_row_variances.dtype)
     scores = [side.clamp(limits.tiny, limits.max).log10().numpy() for side in (test_row_variances, ood_row_variances)]
     ends = np.quantile(np.concatenate(scores), [0.001, 0.999])

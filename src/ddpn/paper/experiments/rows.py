@@ -122,8 +122,8 @@ class ExperimentRows(NamedTuple):
 def load_rows(experiment: Experiment, device: str = "cpu", copies: int = 1) -> ExperimentRows:
     """Load or simulate the rows of an experiment.
 
-    If the network has frozen layers, the inputs are replaced by the outputs of these layers, called features. They are
-    computed on the torch device `device`.
+    If the network has frozen layers, the inputs are replaced by the outputs of these layers, called features, unless
+    training inputs are augmented. Features are computed on the torch device `device`.
 
     `copies` is the number of processes on this machine that hold the rows at the same time. If so many copies of the
     features would not fit into memory, the inputs are not replaced.
@@ -186,10 +186,10 @@ def _floats(values: np.ndarray) -> Tensor:
 
 
 def load_data(source: JsonObject) -> Any:
-    """Load or simulate the data set of an experiment.
+    """Load the data set of an experiment from disk, or simulate it if its name is "shelves".
 
-    `source` is the setting `data` of the experiment. An `InputError` is raised if the data set has too few rows for
-    training, validation and test rows.
+    `source` is the setting `data` of the experiment, a dict with the key "name". An `InputError` is raised if the data
+    set has too few rows for training, validation and test rows.
     """
     if source["name"] == "shelves":
         data = simulate_shelves(source["beams"], max_points=source["points"])

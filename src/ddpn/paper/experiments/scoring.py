@@ -31,8 +31,21 @@ from ddpn.storage.contents import JsonObject
 def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None) -> JsonObject:
     """Score each network and the ensemble on the counts `y`, by the protocols "paper", "ours" and "rounded".
 
-    `dist` has one distribution per row and network, and `y` one count per row. `truth` is the true distribution of the
-    counts of a simulation. Return the scores by protocol and metric; "rounded" is used only for Gaussians.
+    Parameters
+    ----------
+    dist : Distribution, batch shape (rows, M)
+        The distributions that M networks predict.
+    y : Tensor, shape (rows,)
+        The observed counts.
+    truth : CountDistribution, batch shape (rows,), optional
+        The true distributions of the counts, if they are simulated.
+
+    Returns
+    -------
+    dict
+        For each protocol, a dict with the keys "single" and "ensemble". Each of these has, for each metric such as
+        "mae" and "crps", a list with the score of each network, or with the one score of the ensemble. "rounded" is
+        there only for Gaussians. With `truth`, the key "truth" has the comparison of `_compare_with_truth`.
     """
     ensemble, column = Mixture(dist), y.unsqueeze(1)
     whole = Normal(ensemble.mean, ensemble.stddev) if isinstance(dist, Normal) else ensemble
@@ -127,11 +140,11 @@ class Detection(NamedTuple):
 
 
 def evaluate_detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: bool = False) -> Detection:
-    """Measure how well a score that should be higher for OOD rows separates them from in-distribution rows.
+    """Measure how well a score separates out-of-distribution (OOD) rows, whose score should be higher, from other rows.
 
     `score_in` has the scores of in-distribution rows, and `score_out` those of OOD rows. As in Section 4.4 of the
     paper, a random fifth of `score_in` is held out; the rest and all of `score_out` are evaluated. This is repeated ten
-    times.
+    times. At least 5 scores in `score_in` are needed; otherwise an `InputError` is raised.
 
     If `as_paper` is True, the metrics are computed as in the paper's script. The script does not evaluate the rows of
     `score_in` that are not held out. By mistake, it evaluates as many rows as are held out, some of which are held out
@@ -167,8 +180,9 @@ def evaluate_detection(score_in: ArrayLike, score_out: ArrayLike, *, as_paper: b
 def _score_points(thresholds: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[float, float, float]:
     """Compute AUROC, AUPR and FPR80 from the ROC and precision-recall curves at the given thresholds.
 
-    The points of the curves are joined by straight lines. `inside` and `outside` are the scores of in-distribution and
-    OOD rows.
+    Rows with a score above a threshold are flagged as OOD (out of distribution). FPR80 is the false positive rate at
+    the threshold with the true positive rate nearest to 0.8. The points of the curves are joined by straight lines.
+    `inside` and `outside` are the scores of in-distribution and OOD rows.
     """
     hits, alarms = (len(side) - np.searchsorted(np.sort(side), thresholds, "right") for side in (outside, inside))
     tpr, fpr = hits / len(outside), alarms / len(inside)

@@ -40,7 +40,8 @@ class SnapshotWriter:
     runtime : Runtime
         The device and the processes.
     validation : CountRows or None
-        Validation rows, for snapshots by a score.
+        Validation rows, for snapshots by a score. Without them, a snapshot that is named by a score raises a
+        `ConfigError`.
     """
 
     def __init__(
@@ -75,7 +76,10 @@ class SnapshotWriter:
         return {name: tensor.float().cpu().clone() for name, tensor in find_trained_tensors(self._model).items()}
 
     def __call__(self, epoch: int) -> None:
-        """Write the snapshots that are due at the end of `epoch`."""
+        """Write the snapshots that are due at the end of `epoch`, the number of completed epochs.
+
+        The snapshot of a score is written again whenever the score of at least one network is lower than before.
+        """
         if epoch in self._paths and self._runtime.is_main:
             write(self._paths[epoch], self._weights(), {})
         for score, (best, lowest) in self._best.items():
@@ -93,5 +97,8 @@ class SnapshotWriter:
                 write(self._paths[score], best, {"scores": lowest})
 
     def read(self) -> dict[int | str, dict[str, Tensor]]:
-        """Read the weights of every snapshot, after the training."""
+        """Read the weights of every snapshot, after the training: for each snapshot's name, a dict of tensors by name.
+
+        A snapshot of an epoch that the training did not reach has no file, which raises an error.
+        """
         return {name: read(path)[0] for name, path in self._paths.items()}

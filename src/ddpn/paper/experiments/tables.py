@@ -51,10 +51,11 @@ class ResultTable(NamedTuple):
 
 
 def mark_best(rows: dict[str, list[Cell]], low: Sequence[int], high: Sequence[int] = ()) -> dict[str, list[Cell]]:
-    """Set the rank of the best and the second best number of some columns; return the rows.
+    """Set the rank of the best and the second best number of some columns, in place; return `rows`.
 
-    `low` and `high` are the positions of columns in which the lowest or the highest number is best. Numbers that are
-    printed with the same digits share a rank.
+    `rows` has a list of cells per row label. `low` and `high` are the positions of columns in which the lowest or the
+    highest number is best. Numbers that are printed with the same digits share a rank. Numbers that are missing or
+    infinite have no rank.
     """
     for column in (*low, *high):
         values = {label: cells[column].value for label, cells in rows.items()}
@@ -115,10 +116,14 @@ RULES = {"paper": "by the paper's rules", "ours": "by one rule for all methods"}
 
 
 def tabulate_accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> ResultTable:
-    """Make a table of MAE, CRPS and median precision of single networks and of the ensemble.
+    """Make a table of MAE, CRPS and median precision of single networks and of the ensemble, with one row per run.
 
-    For single networks, the mean and the standard deviation over networks are shown. `protocol` says how to score:
-    "paper" or "ours". `ddpn.paper.experiments.scoring` explains these protocols and defines the precision.
+    The median precision is the median over the test rows of the precision, which is 1 / variance or, for a single
+    Double Poisson in the protocol "paper", gamma / mu. For single networks, the mean and the standard deviation over
+    networks are shown. `protocol` says how to score: "paper" or "ours", as `ddpn.paper.experiments.scoring` explains.
+
+    In the protocol "paper", the paper's numbers are shown next to ours, if the experiment has a `reference`. In the
+    protocol "ours", each run of Gaussians has a second row, with its predictions rounded to counts.
     """
     paper: dict[tuple[str, str, str], float] = {}
     if experiment.reference is not None and protocol == "paper":
@@ -153,10 +158,11 @@ def _make_cells(result: JsonObject, protocol: str, paper: dict[tuple[str, str, s
 
 
 def tabulate_simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
-    """Make a table of the ensembles of a simulation: CRPS, excess CRPS, and errors of the variance.
+    """Make a table of the ensembles of a simulation, with one row per run.
 
-    The excess CRPS is the difference from the CRPS of the true distribution. Each ensemble of Gaussians has a second
-    row, with its predictions rounded to counts.
+    The columns are the CRPS, its excess over the CRPS of the true distribution, the median relative error of the
+    aleatoric variance, and the median epistemic variance. Each ensemble of Gaussians has a second row, with its
+    predictions rounded to counts.
     """
     columns = ("ensemble CRPS", "gap to the truth", "relative error of aleatoric variance", "median epistemic variance")
     rows, best = {}, 0.0
@@ -221,7 +227,10 @@ class ScoredRun(NamedTuple):
 
 
 def score_ood_rows(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
-    """Compute the total variances that finished runs predict for the test rows and the OOD rows."""
+    """Compute the total variances that the ensembles of finished runs predict for the test rows and the OOD rows.
+
+    OOD rows are out-of-distribution rows. If a run has no predictions for such rows, an `InputError` is raised.
+    """
     scored_runs = []
     for run in runs:
         tensors = read_predictions(run.folder)
@@ -233,7 +242,10 @@ def score_ood_rows(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
 
 
 def tabulate_detection(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> ResultTable:
-    """Make a table of how well the total variance detects OOD rows, next to the paper's numbers.
+    """Make a table of how well the total variance detects out-of-distribution (OOD) rows, with one row per run.
+
+    The columns are AUROC, AUPR, the AUPR of a random score ("by chance"), and FPR80, the false positive rate at a true
+    positive rate of 0.8. The paper's numbers are shown next to ours.
 
     If `as_paper` is True, the rows and thresholds are those of the paper's script, which evaluates the wrong rows (see
     `evaluate_detection`). If it is False, all test rows that are not held out are evaluated, and the paper's numbers
@@ -268,10 +280,10 @@ def tabulate_detection(title: str, runs: Sequence[ScoredRun], as_paper: bool) ->
 
 
 def _replace_score(experiment: Experiment, score: str) -> Experiment:
-    """Return a copy of the experiment in which the best epochs are chosen by another score.
+    """Return a copy of the experiment in which the best epochs are chosen by another validation score, such as "crps".
 
-    Only the title and the notes of a table are made from this copy. Exact GLMs are left out, because they have no
-    epochs.
+    Only the title and the notes of a table are made from this copy. GLMs that are fitted by maximum likelihood are left
+    out, because they have no epochs.
     """
     methods = tuple(method for method in experiment.methods if not method.exact)
     title = f"{experiment.title}, epochs chosen by {score.upper()}"
@@ -279,7 +291,11 @@ def _replace_score(experiment: Experiment, score: str) -> Experiment:
 
 
 def write_tables(experiment: Experiment, out: Path) -> list[Path]:
-    """Write all tables of an experiment to its folder, and return their paths."""
+    """Write all tables of an experiment as Markdown to its folder inside `out`, and return the paths of the files.
+
+    `out` is the folder of all results. The tables show the finished runs; if there are none, an `InputError` is raised.
+    Existing files are replaced.
+    """
     runs = find_finished_runs(experiment, out)
     tables = {f"table_{protocol}": tabulate_accuracy(experiment, runs, protocol) for protocol in PROTOCOLS}
     for score in (name for name in experiment.training.snapshots if isinstance(name, str)):
