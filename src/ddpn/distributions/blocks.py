@@ -136,10 +136,11 @@ def make_block(stacks: Sequence[ComponentStack], index: slice | np.ndarray, n_ro
 
 
 def tabulate_stack(stack: ComponentStack, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Compute the probabilities of components without a family, for the rows `index`.
+    """Compute the probabilities of components without a family, for the rows `index` (a slice or positions).
 
     The distributions of these components are in `stack.table`. Return a list with a pair of arrays per component: the
-    first count of each row (rows,), and the probabilities of n counts from there on (rows, n).
+    first count of each row (rows,), and the probabilities of n counts from there on (rows, n). n may differ between
+    components.
     """
     assert stack.table is not None
     positions = torch.arange(stack.table.batch_shape[0]).reshape(-1, stack.size)[index]
@@ -150,7 +151,9 @@ def tabulate_pmf(dist: "CountDistribution") -> tuple[Tensor, Tensor]:
     """Compute the probabilities of consecutive counts for each distribution of a batch (rows,).
 
     The counts are those of the window that `dist.bracket` returns. Return the first count of each row (rows,), and the
-    probabilities of n counts from there on (rows, n). Probabilities are rescaled so that they sum to 1 in each row.
+    probabilities of n counts from there on (rows, n), where n is the length of the widest window. In rows with a
+    shorter window, the probabilities beyond its end are 0. Probabilities are rescaled so that they sum to 1 in each
+    row.
     """
     first, last = (x.double() for x in dist.bracket(TABLE_DEPTH))
     size = int((last - first).max().item()) + 1 if len(first) else 1

@@ -18,7 +18,8 @@ BLOCK_COMPONENTS = 1 << 14
 def run_blocks(task: Callable[[Block], None], blocks: Sequence[Block]) -> None:
     """Call `task(block)` for every block, on as many threads as torch uses.
 
-    Threads run in parallel, because kernels release the GIL.
+    The task writes its results to arrays, because its return value is ignored. Threads run in parallel, because kernels
+    release the GIL.
     """
     threads = min(torch.get_num_threads(), len(blocks))
     if threads <= 1:
@@ -48,6 +49,7 @@ def call_per_row(
     Returns
     -------
     array, (n_results, rows)
+        The results that the kernel wrote.
     """
     n_rows = len(columns[0])
     inputs = np.zeros((len(columns) + 2, n_rows))  # kernels read three parameters, and every family has at least one

@@ -52,7 +52,7 @@ class ComponentStack(NamedTuple):
     group: tuple[int, ...] = (0,)
 
     def _reshape(self, *shape: int) -> Self:
-        """Return a copy in which all arrays have another shape."""
+        """Return a copy in which all arrays have another shape; `size` and `group` stay unchanged."""
         change = lambda x: None if x is None else x.reshape(shape)  # noqa: E731
         parameters = tuple(x.reshape(shape) for x in self.parameters)
         return self._replace(
@@ -79,8 +79,8 @@ class ComponentStack(NamedTuple):
     def restrict(self, low: np.ndarray, high: np.ndarray) -> tuple[Self, np.ndarray]:
         """Restrict the components of each row to the counts from `low` to `high`, arrays (rows, 1).
 
-        Return the restricted components, and the log probability of this range under each component before the
-        restriction, an array (rows, k).
+        Return a copy with the restricted components, and the log probability of this range under each component before
+        the restriction, an array (rows, k). Mixture weights stay unchanged. The components must belong to a family.
         """
         first = np.maximum(low, 0.0 if self.low is None else self.low)
         last = np.minimum(high, np.inf if self.high is None else self.high)

@@ -113,7 +113,7 @@ class CountDistribution(Distribution, ABC):
         return Selected(self, self._positions().expand(torch.Size(batch_shape)))
 
     def _reshape(self, shape: Sequence[int]) -> "CountDistribution":
-        """Return the same distributions, reshaped to another batch shape."""
+        """Return the same distributions, reshaped to another batch shape with as many elements."""
         return Selected(self, self._positions().reshape(tuple(shape)))
 
     def _component_stacks(self, shape: torch.Size) -> list[ComponentStack]:
@@ -127,10 +127,10 @@ class CountDistribution(Distribution, ABC):
         return [ComponentStack(None, table=self.expand(shape)._reshape((shape.numel(),)))]
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        """Compute log P(low <= Z <= high) in float64.
+        """Compute log P(low <= Z <= high) in float64, for float64 tensors `low` and `high` that broadcast.
 
-        By default, the probabilities of all counts in the range are added. Families override this method by faster
-        formulas.
+        It is minus infinity if low > high. By default, the probabilities of all counts in the range are added. Families
+        override this method by faster formulas.
         """
         first, last = (x.double() for x in self.bracket(TABLE_DEPTH))
         # If the range starts beyond the bracket, the sum has as many terms as the bracket has counts.
@@ -206,7 +206,8 @@ class CountDistribution(Distribution, ABC):
     def _summarise(self, request: SummaryRequest, shape: torch.Size | None = None) -> Summaries:
         """Compute the statistics that `request` asks for, for each distribution expanded to `shape`.
 
-        The distributions are flattened to rows. By default, `shape` is `batch_shape`.
+        The distributions are flattened to rows, so each array of the result has one row per distribution. By default,
+        `shape` is `batch_shape`.
         """
         shape = self.batch_shape if shape is None else shape
         stacks, levels = self._component_stacks(shape), request.levels
@@ -295,7 +296,7 @@ class CountDistribution(Distribution, ABC):
         return self._to_tensor(self._quantiles(levels).T, shape)
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
-        """Compute the quantiles at levels (rows, n) of the distributions, flattened to rows."""
+        """Compute the quantiles at `levels` (rows, n) of the distributions, flattened to rows. Shape: (rows, n)."""
         with torch.no_grad():
             return self._summarise(SummaryRequest(levels=levels)).quantiles
 

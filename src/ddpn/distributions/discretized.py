@@ -22,7 +22,10 @@ NODES, WEIGHTS = (x[4:] for x in np.polynomial.legendre.leggauss(8))
 
 
 class DiscretizedNormalFamily(NamedTuple):
-    """A Normal rounded to counts, with the formulas that compiled kernels need (see `kernels.family`)."""
+    """A Normal rounded to counts, with the formulas that compiled kernels need (see `kernels.family`).
+
+    Its parameters are the mean and the standard deviation of the Normal. Negative values are rounded to 0.
+    """
 
     loc: float
     scale: float

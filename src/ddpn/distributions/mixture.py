@@ -209,7 +209,10 @@ class Mixture(Distribution):
         return change(weights.expand(*self.batch_shape, self.size))
 
     def _flatten(self) -> Self:
-        """Return the same mixture without nesting: components that are mixtures are replaced by their components."""
+        """Return the same mixture without nesting: components that are mixtures are replaced by their components.
+
+        Their mixture weights are multiplied by the weight of the component.
+        """
         if not any(isinstance(stack, Mixture) for stack in self._stacks):
             return self
         stacks, weights = [], []
@@ -395,7 +398,8 @@ def _normalise_weights(
 def weighted_logsumexp(logs: Tensor, weights: Tensor) -> Tensor:
     """Compute the weighted log-sum-exp, log sum_k w_k exp(logs_k), over the last axis.
 
-    The result is differentiable in `logs` and `weights`, even where a weight is 0.
+    `logs` and `weights` have the shape (..., K) and broadcast; the result has the shape (...). It is differentiable in
+    both, even where a weight is 0.
     """
     with torch.no_grad():
         top = torch.where(weights > 0, logs, -torch.inf).amax(-1, keepdim=True)
@@ -408,9 +412,9 @@ def weighted_logsumexp(logs: Tensor, weights: Tensor) -> Tensor:
 def weighted_log_masses(log_masses: Tensor, weights: Tensor) -> Tensor:
     """Compute the log probability of an event under a mixture, log sum_k w_k exp(log_masses_k).
 
-    `log_masses` has the log probabilities of the event under the components along the last axis. If the probability of
-    the event is close to 1, the sum runs over 1 minus the probabilities, so that its logarithm has a small relative
-    error.
+    `log_masses` (..., K) has the log probabilities of the event under the K components, and `weights`, which broadcast
+    with it, the mixture weights. The result has the shape (...). If the probability of the event is close to 1, the sum
+    runs over 1 minus the probabilities, so that its logarithm has a small relative error.
     """
     missing = (weights * torch.expm1(log_masses)).sum(-1)
     most = missing.detach() > -0.5

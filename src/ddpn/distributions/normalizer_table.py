@@ -35,8 +35,9 @@ NODES_PER_UNIT, MARGIN_NODES = 16, 12
 def log_probs(table, ends, inputs, results):
     """Compute log p(y) of n Double Poissons and its derivatives in mu and gamma.
 
-    The normalising constant is interpolated in a table.
-    Results are NaN for mu and gamma outside of the table.
+    The normalising constant is interpolated in a table. Results are NaN where the table cannot be used: for mu or gamma
+    outside of it, and where most mass is on few integers (see the docstring of the module). The caller must compute
+    these by a sum.
 
     Parameters
     ----------

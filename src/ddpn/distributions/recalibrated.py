@@ -91,8 +91,9 @@ class MonotoneMap(NamedTuple):
     def mean_slope(self, pmf: Tensor, cdf: Tensor) -> Tensor:
         """Compute the mean slope of the map G between the cdfs F(y - 1) and F(y) of neighbouring counts.
 
-        `pmf` is p(y), and `cdf` is F(y). The recalibrated probability of the count y is p(y) times this slope. It could
-        also be computed as G(F(y)) - G(F(y - 1)), but the product is more accurate for a small p(y).
+        `pmf` is p(y) and `cdf` is F(y), tensors of one shape, which is also the shape of the result. The recalibrated
+        probability of the count y is p(y) times this slope. It could also be computed as G(F(y)) - G(F(y - 1)), but the
+        product is more accurate for a small p(y).
         """
         slope, inner = self.slope, self.at[1:-1]
         before = cdf - pmf
@@ -121,7 +122,8 @@ class Recalibrated(Modified):
     Parameters
     ----------
     base : Distribution
-        A count distribution, or a Normal or mixture of Normals, which are rounded.
+        A count distribution, or a Normal or mixture of Normals, which are rounded. A distribution that is recalibrated
+        already raises an `InputError`.
     change : MonotoneMap
         The map G, such as the one learnt by `ddpn.calibration.recalibration.Recalibration`.
 

@@ -32,7 +32,8 @@ def compute_summaries(stacks: Sequence[ComponentStack], n_rows: int, request: Su
     """Compute the statistics in `request` for `n_rows` mixtures, one per row.
 
     `stacks` has the components of the mixtures. Rows are processed in blocks, on several threads. The probabilities of
-    a row's counts are added one by one or, if there are very many counts, by quadrature (`kernels.panels`).
+    a row's counts are added one by one or, if there are very many counts, by quadrature (`kernels.panels`). All
+    statistics of a row are NaN if its probabilities do not have a positive sum, for example because a parameter is NaN.
     """
     no_values = np.empty((n_rows, 0))
     arrays = (no_values if x is None else x for x in (request.levels, request.y, request.interval_levels))
@@ -141,7 +142,14 @@ def _summarise_panels(
 ) -> None:
     """Compute the statistics of a block of rows with very many counts, by quadrature (`kernels.panels`).
 
-    The arguments are those of `_summarise_counts`.
+    Parameters
+    ----------
+    block : RowBlock
+        The mixtures, which must have no tables of probabilities.
+    groups, inputs, request
+        As for `_summarise_counts`.
+    results : sequence of array
+        The fields of `Summaries` to write to. The mean of a row becomes NaN if a parameter is NaN or infinite.
     """
     n_rows, size = block.weights.shape
     extents, totals = np.zeros((n_rows, size, N_EXTENT)), np.zeros((n_rows, size, 3))
@@ -164,8 +172,11 @@ def _find_modes(block: RowBlock, extents: np.ndarray, totals: np.ndarray, modes:
     ----------
     block : RowBlock
         The mixtures.
-    extents, totals : array
-        The components' ranges of counts and sums, results of `kernels.panels`.
+    extents : array, (rows, K, N_EXTENT)
+        The range of counts of each component, from `panel_layout.compute_component_extents`.
+    totals : array, (rows, K, 3)
+        The log of the sum of each component's unnormalised probabilities, its mean and its variance, from
+        `panels.add_values`.
     modes : array, (rows, 2)
         For each row, two counts between which the mode lies.
 
@@ -206,7 +217,7 @@ def _correct_extreme_quantiles(stacks: Sequence[ComponentStack], levels: np.ndar
 def _search_extreme_quantiles(block: RowBlock, levels: np.ndarray) -> np.ndarray:
     """Find one quantile per row by bisection, from tail probabilities that are accurate even close to 0.
 
-    `block` has the mixtures, and `levels` (rows,) the level of each row.
+    `block` has the mixtures, and `levels` (rows,) the level of each row. Return the quantiles (rows,).
     """
 
     def reaches(z: np.ndarray) -> np.ndarray:

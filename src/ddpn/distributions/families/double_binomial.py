@@ -16,7 +16,8 @@ from ddpn.runtime.errors import InputError
 class DoubleBinomialFamily(NamedTuple):
     """A Double Binomial, with the formulas that compiled kernels need (see `kernels.family`).
 
-    The unnormalised probability of k is h(k) h(n - k) exp(-gamma D(k)), with h and D as in `DoubleBinomial`.
+    Its parameters are the location mu, the inverse dispersion gamma and the total n. The unnormalised probability of k
+    is h(k) h(n - k) exp(-gamma D(k)), with h and D as in `DoubleBinomial`.
     """
 
     mu: float

@@ -34,9 +34,9 @@ _MIN_TABLE_ROWS = 100
 class DoublePoissonFamily(NamedTuple):
     """A Double Poisson, with the formulas that compiled kernels need (see `kernels.family`).
 
-    The unnormalised probability of y is h(y) exp(-gamma D(y; mu)), with h(y) = e^-y y^y / y! and D(y; mu) = mu - y + y
-    log(y / mu). If the parameters are so large that the terms of D nearly cancel, `is_large` is True, and D is computed
-    by a series.
+    Its parameters are the location mu and the inverse dispersion gamma. The unnormalised probability of y is h(y)
+    exp(-gamma D(y; mu)), with h(y) = e^-y y^y / y! and D(y; mu) = mu - y + y log(y / mu). If the parameters are so
+    large that the terms of D nearly cancel, `is_large` is True, and D is computed by a series.
     """
 
     mu: float
@@ -145,8 +145,9 @@ class DoublePoisson(ParametricDistribution):
     def evaluate_kernel(cls, name: str, columns: Sequence[np.ndarray]) -> np.ndarray:
         """Evaluate a log probability and its derivatives for many rows, as in `ParametricDistribution.evaluate_kernel`.
 
-        The kernel `name` "float32" looks up the normalising constant in a table (`normalizer_table`). The other kernels
-        compute it by a sum.
+        `name` is the kernel, and `columns` has its inputs: the counts (or the bounds of a range), mu and gamma. The
+        kernel "float32", which is accurate only to float32, looks up the normalising constant in a table
+        (`normalizer_table`) where that is possible. The other kernels compute it by a sum.
         """
         if name != "float32":
             return super().evaluate_kernel(name, columns)
@@ -329,6 +330,9 @@ def _solve_for_variance(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor,
 
 
 def _solve_location(mean: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
-    """Find mu of the Double Poissons with a given mean and gamma. Return log mu and the variance."""
+    """Find mu of the Double Poissons with a given mean and gamma. Return log mu and the variance.
+
+    All tensors are float64 and have the shape (rows,).
+    """
     log_mu, variance = calls.call_per_row(solve_rates, MeanDoublePoisson.family, [mean.numpy(), gamma.numpy()], 2)
     return torch.from_numpy(log_mu), torch.from_numpy(variance)

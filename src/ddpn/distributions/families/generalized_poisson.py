@@ -14,7 +14,10 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 class GeneralizedPoissonFamily(NamedTuple):
-    """A Generalised Poisson, with the formulas that compiled kernels need (see `kernels.family`)."""
+    """A Generalised Poisson, with the formulas that compiled kernels need (see `kernels.family`).
+
+    Its parameters are the mean mu and the dispersion alpha, as in `GeneralizedPoisson`.
+    """
 
     mu: float
     alpha: float

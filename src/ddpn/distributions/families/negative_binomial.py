@@ -16,7 +16,7 @@ from ddpn.distributions.parametric import ParametricDistribution
 class NegativeBinomialFamily(NamedTuple):
     """A Negative Binomial, with the formulas that compiled kernels need (see `kernels.family`).
 
-    It is stored by its mean mu and r = 1 / alpha.
+    Its parameters are the mean mu and the dispersion alpha, as in `NegativeBinomial`. It stores mu and r = 1 / alpha.
     """
 
     mu: float

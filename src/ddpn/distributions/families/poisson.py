@@ -13,7 +13,7 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 class PoissonFamily(NamedTuple):
-    """A Poisson distribution, with the formulas that compiled kernels need (see `kernels.family`)."""
+    """A Poisson distribution with mean mu, with the formulas that compiled kernels need (see `kernels.family`)."""
 
     mu: float
 

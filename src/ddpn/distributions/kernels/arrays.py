@@ -56,7 +56,7 @@ def sum_squared_values(values, n):
 
 
 def compute_moments_around(mass, n, origin, total):
-    """Return the mean index and the variance of a distribution over the indices 0, ..., n - 1.
+    """Return the mean and the variance of a distribution over the indices 0, ..., n - 1.
 
     Deviations are taken from `origin`, so that even a tiny variance is accurate.
 
@@ -162,7 +162,8 @@ def write_cumulative_product(values, n, factor):
 def write_tails(mass, cdf, upper_tail, n):
     """Write P(Z <= z) to the array `cdf` and P(Z >= z) to the array `upper_tail`, for n consecutive counts z.
 
-    `mass` has the probabilities of the counts. Both sums start in their own tail, with the smallest probabilities, so
+    `mass` has the probabilities of the counts. The results go to the first n places of `cdf` and `upper_tail`. The sum
+    for `cdf` starts at the first count and that for `upper_tail` at the last one, where probabilities are smallest, so
     that tail probabilities are accurate.
     """
     lower, upper = 0.0, 0.0
@@ -173,10 +174,10 @@ def write_tails(mass, cdf, upper_tail, n):
 
 
 def write_moments(mass, n, first_count, with_entropy, moments):
-    """Write the mean, the variance and the mode of a distribution to the first three numbers of `moments`.
+    """Write the mean, the variance and the mode of a distribution to the indices 0 to 2 of the array `moments`.
 
-    If `with_entropy` is True, the entropy is written to the fourth number. `mass` has the probabilities of n
-    consecutive counts, the first of which is `first_count`.
+    If `with_entropy` is True, the entropy is written to the index 3. `mass` has the probabilities of n consecutive
+    counts, the first of which is `first_count`. If several counts are equally probable, the mode is the smallest.
     """
     best, mode = find_largest(mass, n), 0
     while mass[mode] < best * (1.0 - TIE_TOLERANCE):
@@ -196,7 +197,7 @@ def find_quantile(cdf, upper_tail, n, q):
     """Return the index of the q-quantile, the smallest index at which the cdf is at least q.
 
     `cdf` has P(Z <= z) and `upper_tail` P(Z >= z) for n consecutive counts z. For q above 1/2, the search uses
-    `upper_tail`, which is more accurate there.
+    `upper_tail`, which is more accurate there. If no index reaches q, the result is the last one, n - 1.
     """
     if q <= 0.5:
         return min(np.searchsorted(cdf[:n], q * (1.0 - SUM_TOLERANCE)), n - 1)

@@ -116,6 +116,7 @@ def compute_rate_moments(mean, c, power, power_slope, log_m, sums):
     Returns
     -------
     MeanParameterizedFamily
+        The distribution, whose field `mean` is the exact mean for this rate.
     """
     # The variance is about m / c, and at most that of the limit c = 0.
     width = sqrt(min(exp(log_m) / c, mean + 2.0 * mean * mean)) + 0.5
@@ -133,8 +134,10 @@ def compute_rate_moments(mean, c, power, power_slope, log_m, sums):
 def solve_rate(mean, c, power, power_slope, log_m):
     """Find the rate m with which the distribution has the given mean.
 
-    Newton's method is applied to log E[Y] as a function of log m, whose derivative is c Var[Y] / E[Y]. A step that
-    leaves the interval known to contain the solution is replaced by bisection.
+    The rate is the parameter m of p(y), which is proportional to h(y)^power exp(-c D(y; m)), see the docstring of the
+    module. Newton's method is applied to log E[Y] as a function of log m, whose derivative is c Var[Y] / E[Y]. A step
+    that leaves the interval known to contain the solution is replaced by bisection. After `MAX_STEPS` steps, the last
+    rate is returned even if it is not accurate.
 
     Parameters
     ----------

@@ -40,7 +40,8 @@ def find_extent(p, low, high, depth, extent):
 def find_outer_count(p, start, last, step, floor):
     """Return a count beyond which the probabilities of the distribution `p` are negligible, on one side of `start`.
 
-    The result is approximate: some of the counts between `start` and it may have negligible probabilities as well.
+    The result is approximate: some of the counts between `start` and it may have negligible probabilities as well. If
+    probabilities are not negligible up to `last`, the result is `last`.
 
     Parameters
     ----------

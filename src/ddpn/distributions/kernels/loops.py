@@ -312,8 +312,13 @@ def summarise(arena, slices, walks, weights, groups, cdf_map, inputs, with_entro
 
     Parameters
     ----------
-    arena, slices, walks
-        The unnormalised probabilities of all components, as in `fill_arena`.
+    arena : array
+        The unnormalised probabilities of all components, one component after another.
+    slices : array of int, (rows, K, 2)
+        For each component, the index of its first probability in the arena, and the number of its probabilities.
+    walks : array, (rows, K, 3)
+        For each component, the count of its first probability, the sum of its unnormalised probabilities, and a
+        probable count.
     weights : array, (rows, K)
         Mixture weights.
     groups : array of int, (K,)
@@ -379,8 +384,8 @@ def summarise(arena, slices, walks, weights, groups, cdf_map, inputs, with_entro
 def find_span(slices, walks, weights, i):
     """Return the smallest and the largest count of row i for which `fill_arena` wrote a probability.
 
-    Only components with a positive mixture weight count. `slices` and `walks` are results of `fill_arena`, and
-    `weights` (rows, K) are the mixture weights.
+    Components without mixture weight are ignored. `slices` (rows, K, 2) and `walks` (rows, K, 3) are results of
+    `fill_arena`, and `weights` (rows, K) are the mixture weights.
     """
     first, last = inf, -1.0
     for k in range(weights.shape[1]):
@@ -393,7 +398,8 @@ def mix_components(arena, slices, walks, weights, i, first, n, mass):
     """Write the probabilities of n counts, from `first` on, under the mixture of row i to the array `mass` (n,).
 
     The components' unnormalised probabilities are taken from the arena, divided by their sum, and multiplied by the
-    mixture weights (rows, K). `arena`, `slices` and `walks` are results of `fill_arena`.
+    mixture weights `weights` (rows, K). `arena`, `slices` (rows, K, 2) and `walks` (rows, K, 3) are results of
+    `fill_arena`.
     """
     for j in range(n):
         mass[j] = 0.0

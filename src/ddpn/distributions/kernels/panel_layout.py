@@ -35,10 +35,18 @@ def compute_component_extents(family, components, weights, column, extents):
 
     Parameters
     ----------
-    family, components, weights, column
-        The family, its components in each row and their mixture weights, as in `kernels.loops`.
+    family : type
+        The family, see `kernels.family`.
+    components : array, (rows, k, 5)
+        The family's k components of each row: three parameters, and the first and the last count to which the component
+        is restricted.
+    weights : array, (rows, K)
+        The mixture weights of all K components of each row, of all families.
+    column : int
+        The column of `weights` and `extents` that belongs to the first of the family's components.
     extents : array, (rows, K, N_EXTENT)
-        Receives the extents, with the columns `extents.FIRST` to `extents.REFERENCE`.
+        Receives the extent of each component at the indices `extents.FIRST` to `extents.REFERENCE`, as
+        `extents.find_extent` describes. For components whose mixture weight is 0, nothing is written.
     """
     for i in range(components.shape[0]):
         for k in range(components.shape[1]):
@@ -50,7 +58,8 @@ def compute_component_extents(family, components, weights, column, extents):
 def make_row_panels(extents, weights, offsets):
     """Divide the counts of each row into panels; return the panels of all rows, one row after another.
 
-    A panel is a run of 16 * 2^k consecutive counts over which all components are smooth.
+    A panel is a run of 16 * 2^k consecutive counts over which all components are smooth. A row with a parameter that is
+    NaN or infinite gets no panels.
 
     Parameters
     ----------

@@ -67,12 +67,21 @@ def add_values(family, components, weights, column, extents, offsets, panels, va
 
     Parameters
     ----------
-    family, components, weights, column
-        The family, its components in each row and their mixture weights, as in `kernels.loops`.
+    family : type
+        The family, see `kernels.family`.
+    components : array, (rows, k, 5)
+        The family's k components of each row: three parameters, and the first and the last count to which the component
+        is restricted.
+    weights : array, (rows, K)
+        The mixture weights of all K components of each row, of all families.
+    column : int
+        The column of `weights` that belongs to the first of the family's components.
     extents : array, (rows, K, N_EXTENT)
         The results of `compute_component_extents`.
-    offsets, panels
-        The panels of each row, see `make_row_panels`.
+    offsets : array of int, (rows + 1,)
+        The index of the first panel of each row, from `make_row_panels`.
+    panels : array, (panels, 3)
+        The panels of all rows, from `make_row_panels`.
     values : array, (panels, 16)
         The array to which probabilities are added.
     totals : array, (rows, K, 3)
@@ -95,7 +104,8 @@ def add_component(p, weight, extent, panels, values, totals, buffer):
     """Add the probabilities of one component, times its mixture weight, to the values of a row's panels.
 
     A panel is a run of consecutive counts. Its values are the probabilities at 16 quadrature positions. The component's
-    unnormalised probabilities are stored in `buffer` first, because their sum is known only at the end.
+    unnormalised probabilities are stored in `buffer` first, because their sum is known only at the end. If the sum is
+    not finite or not positive, all values of the row become NaN.
 
     Parameters
     ----------
@@ -149,9 +159,11 @@ def add_masses(family, components, weights, column, extents, totals, y, results)
     Parameters
     ----------
     family, components, weights, column
-        The family, its components in each row and their mixture weights, as in `kernels.loops`.
-    extents, totals
-        Results of `compute_component_extents` and `add_values`.
+        The family, its components in each row and their mixture weights, as in `add_values`.
+    extents : array, (rows, K, N_EXTENT)
+        The results of `compute_component_extents`.
+    totals : array, (rows, K, 3)
+        The log of the sum of each component's unnormalised probabilities, its mean and its variance, from `add_values`.
     y : array, (rows, n)
         Counts of each row, in ascending order.
     results : array, (rows, n)
@@ -180,18 +192,32 @@ def summarise_panels(
 
     Parameters
     ----------
-    weights, groups, cdf_map, inputs, with_entropy, results
-        As for `loops.summarise`. Rows without panels, or with NaN as a value, get the mean NaN.
+    weights : array, (rows, K)
+        Mixture weights.
+    groups : array of int, (K,)
+        For each component, the index of the component of the user's mixture that it is part of.
     totals : array, (rows, K, 3)
-        Sums, means and variances of the components, from `add_values`.
+        For each component, the log of the sum of its unnormalised probabilities, its mean and its variance, from
+        `add_values`.
     offsets : array of int, (rows + 1,)
         The index of the first panel of each row, from `make_row_panels`.
     all_panels : array, (panels, 3)
         The panels of all rows: first count, number of counts, and 1 (nothing is recalibrated yet).
     all_values : array, (panels, 16)
         The probabilities of the mixtures at the 16 positions of each panel, from `add_values`.
+    cdf_map : array, (2, knots)
+        The knots and the values of a piecewise-linear map by which all cdfs are recalibrated. If it has no knots, cdfs
+        are not changed.
+    inputs : tuple of three arrays
+        Levels of quantiles (rows, L), counts y to score (rows, Q), and levels of narrowest intervals (rows, 1), or
+        (rows, 0) if no intervals are requested.
+    with_entropy : bool
+        True if the entropy is requested.
     modes : array, (rows, 2)
         Receives two counts between which the mode of each row lies.
+    results : tuple of five arrays
+        The arrays to write to, in the order of `summaries.Summaries`. Rows without panels, or with NaN as a value, get
+        the mean NaN, and their other results are not written. The mode is not written at all, see `modes`.
     """
     levels, y, interval_levels = inputs
     moments, quantiles, scores, intervals, entries = results

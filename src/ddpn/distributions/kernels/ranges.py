@@ -162,11 +162,11 @@ def find_panel_length(p, y, room, step):
 
 
 def sum_log_prob(p, y, sums, results, i):
-    """Write log p(y) and its derivatives in the parameters to column i of `results` (4, n).
+    """Write log p(y) and its derivatives in the three parameters to column i of `results` (4, n).
 
-    Weights are normalised by their sum over all counts, and the mean derivative is subtracted from the derivative at y.
-    The sums use quadrature, so the number of counts is not limited, unlike in `walk.walk_log_prob`. `sums` is a work
-    array for `sum_range`.
+    The unnormalised probability of y is divided by the sum over all counts. From the derivatives of its logarithm at y,
+    their means over all counts are subtracted. The sums use quadrature, so the number of counts is not limited, unlike
+    in `walk.walk_log_prob`. `sums` (N_SUMS,) is a work array.
     """
     reference, _ = sum_range(p, 0.0, inf, True, sums)
     a, b, c = p.score(y)
@@ -178,8 +178,8 @@ def sum_log_prob(p, y, sums, results, i):
 def sum_information(p, sums, results, i):
     """Write the diagonal of the Fisher information of the distribution `p` to column i of `results` (3, n).
 
-    It consists of the variances of the score, the derivatives of log p(Z) in the three parameters. `sums` is a work
-    array.
+    It consists of the variances of the score, the derivatives of log p(Z) in the three parameters. `sums` (N_SUMS,) is
+    a work array.
     """
     sum_range(p, 0.0, inf, True, sums)
     for j in range(3):
@@ -199,7 +199,7 @@ def has_unit_total(p, low, high):
 def log_total(p, low, high, sums):
     """Return the log of the sum of the weights of the distribution `p` over the counts from `low` to `high`.
 
-    Weights are unnormalised probabilities. `sums` is a work array for `sum_range`.
+    Weights are unnormalised probabilities. `sums` (N_SUMS,) is a work array.
     """
     if has_unit_total(p, low, high):
         return 0.0
@@ -210,8 +210,8 @@ def log_total(p, low, high, sums):
 def sum_log_range(p, low, high, sums, outside, results, i):
     """Write log P(low <= Z <= high) and its derivatives in the parameters to column i of `results`.
 
-    If most of the mass is within the range, the mass outside of it is summed and subtracted from 1. This is accurate
-    even if the logarithm is close to 0.
+    For an empty range (low > high), the result is -inf, with derivatives 0. If most of the mass is within the range,
+    the mass outside of it is summed and subtracted from 1. This is accurate even if the logarithm is close to 0.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def sum_tails(p, low, high, y, sums):
     """Return P(Z <= y) and P(Z > y) of a distribution `p` restricted to the counts from `low` to `high`.
 
     Only the smaller tail is summed, and the other one is 1 minus this sum. So a tail close to 0 has a small relative
-    error. `sums` is a work array.
+    error. `sums` (N_SUMS,) is a work array.
     """
     centre, _, end = p.estimate_shape()
     high = min(high, end)
@@ -288,7 +288,7 @@ def sum_tails(p, low, high, y, sums):
 def sum_moments(p, low, high, sums):
     """Return the mean and the variance of a distribution `p` restricted to the counts from `low` to `high`.
 
-    `sums` is a work array for `sum_range`.
+    `sums` (N_SUMS,) is a work array.
     """
     _, centre = sum_range(p, low, high, False, sums)
     shift = sums[1] / sums[0]

@@ -4,7 +4,10 @@ from ddpn.distributions.kernels.arrays import SUM_TOLERANCE, TIE_TOLERANCE
 
 
 def sum_run(cdf, first, length):
-    """Return the probability of `length` consecutive counts from the index `first` on, as a difference of two cdfs."""
+    """Return the probability of `length` consecutive counts from the index `first` on, as a difference of two cdfs.
+
+    `cdf` has P(Z <= z) for consecutive counts z. The index of a count is its position in this array.
+    """
     return cdf[first + length - 1] - (cdf[first - 1] if first > 0 else 0.0)
 
 
@@ -49,10 +52,10 @@ def find_narrowest_run(cdf, n, level):
 
 
 def find_most_probable_run(cdf, n, length):
-    """Return the index of the first of those `length` consecutive counts that are most probable together.
+    """Find the most probable run of `length` consecutive counts; return the index of its first count.
 
-    If several runs of counts are equally probable, it is the first of them. `cdf` has P(Z <= z) for n consecutive
-    counts z.
+    If several runs are equally probable, it is the first of them. `cdf` has P(Z <= z) for n consecutive counts z.
+    `length` is at most n.
     """
     best_first, best = 0, sum_run(cdf, 0, length)
     for first in range(1, n - length + 1):

@@ -109,7 +109,7 @@ def walk(p, low, high, weights, start, room):
     n : int
         The number of weights, or -1 if they are more than `room` or counts are above `MAX_COUNT`.
     total : float
-        The sum of the weights.
+        The sum of the weights; 0 if n is -1.
     peak : float
         A count with a large weight.
     """
@@ -136,7 +136,7 @@ def walk(p, low, high, weights, start, room):
 
 
 def limit_walk(p, limit):
-    """Return the most counts of the distribution `p` whose probabilities should be computed one by one.
+    """Return how many probabilities of the distribution `p` should at most be computed one by one.
 
     The result is `limit`, or less for families for which quadrature is faster than so many probabilities (see
     `MAX_COUNTS`).
