@@ -85,7 +85,7 @@ def _split_by_time(
     """
     times = read_times(frame, name, labels)
     rows = split_by_time(times.rank("dense").to_numpy().astype(np.int64), name, plan.split_shares, group, plan.seed)
-    begin = times[rows.test].min()
+    begin = str(times[rows.test].min())
     if group is None:
         return RowSplit(rows, f"by time: the test rows begin at {name} = {begin}")
     left_out = frame.height - sum(map(len, rows))
