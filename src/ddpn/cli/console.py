@@ -87,7 +87,7 @@ def _print_stop(what_is_kept: str) -> None:
 def end_on_ctrl_c(ctrl_c_message: str) -> Iterator[None]:
     """Return a context manager in which Ctrl-C ends the program within a second, even inside a long library call.
 
-    It must not be used for work that may be in the middle of writing results. `ctrl_c_message` tells the user what was
+    It must not be used for work that may be in the middle of writing results. `ctrl_c_message` says what was
     written.
 
     Python handles a signal only between two bytecode instructions, so a long call delays it. A thread is therefore

@@ -114,8 +114,8 @@ def check_positive(
 ) -> None:
     """Raise an `InputError` unless every value is finite and above 0.
 
-    `name` is the name of the argument in the error message. `remedy` is the last sentence of the message, which tells
-    the user what to do.
+    `name` is the name of the argument in the error message. `remedy` is the last sentence of the message, which says
+    what to do.
     """
     if values.numel() == 0:
         return

@@ -107,7 +107,7 @@ def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...
 def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
     """Raise an `InputError` if the table has missing values, which a design matrix cannot represent.
 
-    The message names the columns and rows. `labels` has the names of the rows. `remedy` is a phrase that tells the user
+    The message names the columns and rows. `labels` has the names of the rows. `remedy` is a phrase that says
     what to do.
     """
     missing = {column.name: column.is_missing for column in table}
