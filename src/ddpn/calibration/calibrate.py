@@ -95,7 +95,10 @@ class CalibratedRows:
         return len(self.held_out)
 
     def draw(self, n_rows: int) -> "CalibratedRows":
-        """Return `n_rows` rows, drawn at random. They keep the calibration that was fitted to all rows."""
+        """Return a copy with `n_rows` of the held-out rows, drawn at random.
+
+        The copy keeps the calibration that was fitted to all rows.
+        """
         return replace(self, held_out=self.held_out.draw(n_rows))
 
 
@@ -195,7 +198,7 @@ def fit_intervals(
     group_rows: float = 0.0,
     names: Sequence[str] | None = None,
 ) -> Calibration:
-    """Fit interval levels to held-out rows; return a calibration that contains these levels.
+    """Fit interval levels to held-out rows; return a copy of `calibration` that contains these levels.
 
     The level of an interval is its minimum probability by the predicted distribution. Levels are fitted such that
     intervals reach the requested coverage on held-out rows.
@@ -227,10 +230,12 @@ def fit_intervals(
 
 
 def fit_ood(calibration: Calibration, X: TableLike, alpha: float = OOD_ALPHA) -> Calibration:
-    """Calibrate out-of-distribution flags on rows `X` that were not used in the fit; return the extended calibration.
+    """Calibrate out-of-distribution flags on rows `X` that were not used in the fit.
 
-    New rows are flagged if they are more unusual than most rows of `X`. Among new rows that are distributed like `X`,
-    the expected share of flagged rows is at most `alpha`.
+    Return a copy of `calibration` with the scores of these rows. New rows are flagged if they are more unusual than
+    most rows of `X`. Among new rows that are distributed like `X`, the expected share of flagged rows is at most
+    `alpha`. An error is raised if `calibration` has no summary of the training rows (`profile`), or if `X` has so few
+    rows that `alpha` could flag none.
     """
     scores = calibration.require_profile().measure(X).score
     return replace(calibration, ood=OODScores.fit(scores, check_alpha(alpha, len(scores))))
@@ -294,7 +299,8 @@ def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) 
 def _attach_labels(rows: CountRows, groups: str | None) -> CountRows:
     """Return the rows without X, with the values of column `groups` of X as `interval_groups`.
 
-    If the rows already have `interval_groups`, or if `groups` is None, only X is removed.
+    If the rows already have `interval_groups`, if `groups` is None, or if X is an array, whose columns have no names,
+    only X is removed.
     """
     if groups is None or rows.interval_groups is not None or (column := get_column(rows.X, groups)) is None:
         return rows.replace(X=None)

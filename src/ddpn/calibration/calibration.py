@@ -140,6 +140,8 @@ class Calibration:
     def ood_pvalue(self, X: TableLike) -> np.ndarray:
         """Return an out-of-distribution p-value per row: the probability that an ordinary row is at least as unusual.
 
+        If out-of-distribution scores are not calibrated, an `InputError` is raised.
+
         Parameters
         ----------
         X : table
@@ -148,6 +150,7 @@ class Calibration:
         Returns
         -------
         array, shape (rows,)
+            The p-values, conformal: small ones for unusual rows.
         """
         return self.require_ood().pvalue(self.require_profile().measure(X).score)
 
@@ -155,6 +158,8 @@ class Calibration:
         self, X: TableLike, flagged: np.ndarray | None = None, days: Collection[str] = ()
     ) -> list[list[str]]:
         """List what is unusual about each row, for example "missing 'age'"; the most unusual column comes first.
+
+        The list of a row is empty if nothing is unusual, or if the model has no summary of its training rows.
 
         Parameters
         ----------
@@ -179,7 +184,10 @@ class Calibration:
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, bytes], JsonObject]:
-        """Return what a model folder stores: the contents of files, keyed by name, and the entries of the manifest."""
+        """Return what a model folder stores: the contents of files, keyed by name, and the entries of the manifest.
+
+        `from_state` is the reverse.
+        """
         parts: dict[str, IntervalLevels | Recalibration | OODScores] = {
             f"intervals.{name}": levels for name, levels in self.intervals.items()
         }

@@ -201,7 +201,10 @@ class ColumnProfile(NamedTuple):
         )
 
     def find_positions(self, column: Column) -> np.ndarray:
-        """Return, for each cell of a column, the position of its value in `keys`, or -1 if it is not one of them."""
+        """Return, for each cell of a column, the position of its value in `keys`, or -1 if it is not one of them.
+
+        `keys` has the hashes of the levels of a category, or the distinct values of a number. Shape: (rows,).
+        """
         if column.is_category:
             return column.compute_per_level(self.keys, lambda levels: self.find_keys(hash_texts(levels)), -1)
         return self.find_keys(np.ascontiguousarray(column.values.astype(np.float64) + 0.0).view(np.uint64))
@@ -220,7 +223,11 @@ def _standardise_indicator(indicator: np.ndarray, share: float) -> np.ndarray:
 
 
 def fit_column(column: Column) -> ColumnProfile:
-    """Summarise a training column: its quantiles or levels, its tails, and how often its values are missing."""
+    """Summarise a training column: its quantiles or levels, its tails, and how often its values are missing.
+
+    The levels of a category with more than 100,000 levels are not summarised; its cells are then scored only by whether
+    they are missing.
+    """
     missing = column.is_missing
     rows = np.array([len(missing), missing.sum()], dtype=np.float64)
     # The surprise of a missing value, and of one that is not missing.

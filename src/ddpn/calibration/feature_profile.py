@@ -206,7 +206,7 @@ class FeatureProfile:
         return np.stack([_find_largest_surprise(cells), *joint])
 
     def _score(self, measures: np.ndarray) -> np.ndarray:
-        """Return the score of each row from its measures (`_measure_rows`).
+        """Return the score of each row from its measures (`_measure_rows`). Shape: (1 or 3, rows) -> (rows,).
 
         Each measure is converted to -log of the probability that an ordinary row has at least this value. The score is
         the largest result.
@@ -215,7 +215,11 @@ class FeatureProfile:
         return np.clip(np.maximum.reduce(surprises), 0.0, MAX_SURPRISE)
 
     def measure(self, X: TableLike) -> TableScores:
-        """Score how unusual new rows are, and count the states of their cells, such as missing or unseen."""
+        """Score how unusual the rows of X are, and count the states of their cells, such as missing or unseen.
+
+        X must have the columns of the training rows. Ignored columns do not count in the scores, but their cells are
+        counted.
+        """
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for _, cells in self.iter_blocks(self.schema.parse(X)):
             scores.append(self._score(self._measure_cells([cells[j] for j in self.scored])))

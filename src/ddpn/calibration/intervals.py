@@ -289,7 +289,10 @@ class IntervalLevels(NamedTuple):
 
 
 def get_column(X: TableLike, name: str) -> ArrayLike | None:
-    """Return the column `name` of X; None if X is an array, which has no column names."""
+    """Return the column `name` of X; None if X is an array, which has no column names.
+
+    If X has column names, but not this one, an `InputError` is raised.
+    """
     if isinstance(X, ColumnTable):
         return X.column(check_column(name, X.names, "groups", InputError)).cells() if X.is_named else None
     frame = nw.from_native(X, eager_only=True, pass_through=True)
@@ -326,7 +329,7 @@ class IntervalGroups:
 
     @property
     def rows(self) -> dict[str, int]:
-        """The number of calibration rows of each group."""
+        """The number of calibration rows of each group with positive weight, by the name of the group."""
         first = next(iter(self.levels.values()))
         return {name: len(one.scores) for name, one in zip(self.names, first, strict=True)}
 

@@ -55,7 +55,7 @@ class JointInputs(NamedTuple):
     def find_least_explained(self, inputs: np.ndarray) -> np.ndarray:
         """Return, for each row, the position of the input that is farthest from its prediction by the other inputs.
 
-        The distance is measured in units of `scale`. Shape: (rows, width) -> (rows,).
+        The distance is the residual in units of `scale`. Shape: (rows, width) -> (rows,).
         """
         return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
 
@@ -63,9 +63,9 @@ class JointInputs(NamedTuple):
         """Return two measures of how unusual each row is. Shape: (rows, width) -> (rows,) each.
 
         The first is its squared Mahalanobis distance from the mean, divided by the number of inputs. The second is its
-        largest residual, in units of `scale`; a residual is the difference between an input and its prediction by the
-        other inputs. The computation is in float64, because float32 results would depend on the number of rows that are
-        multiplied at once.
+        largest absolute residual, in units of `scale`; a residual is proportional to the difference between an input
+        and its prediction by the other inputs. The computation is in float64, because float32 results would depend on
+        the number of rows that are multiplied at once.
         """
         centred = inputs - self.mean.astype(np.float64)
         weighted = centred @ self.precision.astype(np.float64)

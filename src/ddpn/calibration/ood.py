@@ -58,8 +58,13 @@ class OODScores(NamedTuple):
 
         Parameters
         ----------
-        scores : array
-            The scores of the rows. NaN counts as the highest score.
+        scores : array, shape (rows,)
+            The scores of the rows (`FeatureProfile.measure`). NaN counts as the highest score.
+
+        Returns
+        -------
+        array, shape (rows,)
+            The p-values, from 1 / (n + 1) to 1 for n calibration rows.
         """
         n = len(self.scores)
         lower = np.searchsorted(self.scores, scores - _TIE_TOLERANCE * (1.0 + np.abs(scores)), side="left")

@@ -33,9 +33,10 @@ _FALSE_REPORT_PROBABILITY = 1e-3
 
 
 def describe_unusual_cells(profile: FeatureProfile, X: TableLike, days: Container[str] = ()) -> list[list[str]]:
-    """Describe the unusual cells of each row in a list of sentences, the most unusual first; the list may be empty.
+    """Describe the unusual cells of each row in a list of phrases such as "missing 'age'", the most unusual first.
 
-    `days` are the names of columns with days since 1970, whose values are shown as dates.
+    Return one list per row of X, with at most three phrases. It is empty if no cell is unusual. `days` are the names of
+    columns with days since 1970, whose values are shown as dates. Columns that `profile` ignores are left out.
     """
     reasons: list[list[str]] = []
     scored = profile.scored
@@ -76,7 +77,10 @@ class TableSummary:
         self.states = np.zeros((len(profile.columns), len(STATES)), dtype=np.int64)
 
     def add(self, states: np.ndarray) -> None:
-        """Add the states of the cells of a block of rows, as returned by `FeatureProfile.measure` in `states`."""
+        """Add the numbers of cells of a block of rows in each state, the field `states` of `FeatureProfile.measure`.
+
+        Shape: (columns, states).
+        """
         self.states += states
 
     def to_sentences(self) -> list[str]:

@@ -27,6 +27,11 @@ def describe_onnx(path: str | PathLike[str]) -> JsonObject:
     dict
         A dict that JSON can hold: the inputs with their types and meanings, the outputs, and the members with their
         weights. If the model was fitted by `ddpn fit`, it also has the date, the data and the scores of the fit.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, is not an ONNX file, or was not exported by a compatible version of ddpn.
     """
     file = Path(path)
     if not file.is_file():

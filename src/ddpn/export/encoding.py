@@ -54,7 +54,16 @@ def read_columns(
 ) -> EncodedTable:
     """Encode the raw columns of a table as numbers and codes.
 
-    `cells` has the raw values of each column, and `levels` has the levels of each category, by name.
+    Parameters
+    ----------
+    graph : Graph
+        The graph to which nodes are added.
+    cells : mapping of str to Value
+        The raw values of each column, shape (rows,), by name.
+    columns : sequence of InputColumn
+        The columns to encode, and how their cells are converted.
+    levels : mapping of str to tuple of str
+        The levels of each category, by the name of the category.
     """
     numbers: list[Value] = []
     codes: list[Value] = []
@@ -90,9 +99,9 @@ def _convert_numbers(graph: Graph, cells: Value, column: InputColumn) -> list[Va
 
 
 def _compute_date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> list[Value]:
-    """Compute date parts, such as the month, from seconds since 1970.
+    """Compute date parts from seconds since 1970; return one value of shape (rows,) for each of `parts`.
 
-    The results equal those of `ddpn.tables.cells.extract_date_parts`.
+    The names of parts, such as the month, and the results are those of `ddpn.tables.dates.extract_date_parts`.
     """
     time = (seconds * 1e6).op("Round")
     days = (time / _DAY_MICROSECONDS).floor()
@@ -126,7 +135,9 @@ def _compute_month(graph: Graph, days: Value) -> Value:
 def find_level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Sequence[str]) -> Value:
     """Find the code of each cell of a category: the position of its level in `levels`.
 
-    The code is len(levels) for unknown levels, and len(levels) + 1 for missing values. Shape: (rows,).
+    The code is len(levels) for unknown levels, and len(levels) + 1 for missing values. `cells` has the text of each
+    row, and `column` says which words stand for a missing value and which texts are other spellings of a level. Blanks
+    around the text are ignored. Shape: (rows,).
     """
     # Strip blanks around a single word. An additional word is appended, so that even an empty cell has one.
     words, count = graph.ops("StringSplit", cells.op("StringConcat", " ."), kinds=("s", "i"))
@@ -168,8 +179,8 @@ def encode_inputs(
 ) -> Value:
     """Encode a table like a fitted `FeatureEncoder`, as the input matrix of a network or GLM. Shape: (rows, inputs).
 
-    Values are rounded to float32 precision, but stay float64. `chosen` selects columns of the matrix by position. By
-    default, all are used.
+    Values are rounded to float32 precision, but stay float64. `chosen` has the positions of the columns of the encoded
+    matrix to return. By default, all are returned.
     """
     ends = np.cumsum([column.width for column in encoder.columns_])
     starts = dict(zip(table.names, (ends - [column.width for column in encoder.columns_]).tolist(), strict=True))
@@ -262,7 +273,7 @@ def _encode_categories(
 def _map_codes(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
     """Replace codes by numbers: code c in column j becomes `targets[j][c]`.
 
-    The shape, (rows, columns), does not change.
+    `codes` has shape (rows, columns), and so has the result. `targets` has one sequence per column.
     """
     offsets = np.concatenate([[0], np.cumsum([len(column_targets) for column_targets in targets])[:-1]])
     return codes.graph.constant(np.concatenate([np.asarray(column_targets) for column_targets in targets])).take(

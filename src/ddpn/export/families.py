@@ -60,7 +60,7 @@ class Stack:
 
     @classmethod
     def join(cls, stacks: Sequence["Stack"]) -> "Stack":
-        """Join stacks of the same family to one stack."""
+        """Join stacks of the same family to one stack, along the axis of distributions."""
         concat = stacks[0].log_mu.graph.concat
         return cls(
             stacks[0].family,
@@ -85,7 +85,7 @@ class HeadNodes:
     zero: Value | None = None
 
     def scale_weights(self, weight: Value) -> "HeadNodes":
-        """Multiply the weights of all distributions, and the additional probabilities of 0, by `weight`.
+        """Return a copy with the weights of all distributions, and the additional probabilities of 0, times `weight`.
 
         `weight` has one value per row and component, shape (rows, size).
         """
@@ -113,7 +113,11 @@ def add_head(head: Head, raw: Value, log_scale: Value | None, size: int = 1) -> 
 
 
 def _add_family(head: Head, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
-    """Add the nodes of a likelihood, like `add_head`, where `raw` is a list of raw outputs of shape (rows, size)."""
+    """Add the nodes that convert raw outputs to the distributions of a likelihood.
+
+    `raw` has one value of shape (rows, size) for each raw output of the likelihood. The other parameters are those of
+    `add_head`. A likelihood that cannot be exported raises a `ConfigError`.
+    """
     if isinstance(head, mixed.MixedHead):
         return _add_mixture(head, raw, log_scale, size)
     if isinstance(head, zeros.ZeroHead):
@@ -136,14 +140,19 @@ def _add_family(head: Head, raw: list[Value], log_scale: Value | None, size: int
 def _poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
     """Return the family of a Poisson likelihood, which is "double_poisson", and log gamma, which is 0.
 
-    `_LINKS` explains the parameters of this function and of the next two functions.
+    log gamma has the shape of `log_mu`, (rows, size). `raw` and `has_exposure` are not used.
     """
     return "double_poisson", log_mu * 0.0
 
 
 def _double_poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
     # The upper bound is log mu plus a constant, clipped to a range.
-    """Return the family "double_poisson" and log gamma, computed from the second raw output."""
+    """Return the family "double_poisson" and log gamma, computed from the second raw output.
+
+    `raw` has the raw outputs, and `log_mu` the log of the location including the exposure, shape (rows, size) each. The
+    possible range of log gamma depends on mu. If `has_exposure` is True, log gamma is also moved towards 0 where the
+    mean would otherwise differ from mu.
+    """
     lowest_bound, constant, highest_bound = highest_log_gamma(
         torch.tensor([-np.inf, 0.0, np.inf], dtype=torch.float64)
     ).tolist()
@@ -162,7 +171,10 @@ def _double_poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -
 
 
 def _negative_binomial_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
-    """Return the family "negative_binomial" and log alpha, computed from the second raw output."""
+    """Return the family "negative_binomial" and log alpha, computed from the second raw output.
+
+    `raw` has the raw outputs, shape (rows, size) each. `log_mu` and `has_exposure` are not used.
+    """
     return "negative_binomial", bend(raw[1], *LOG_ALPHA)
 
 
@@ -298,7 +310,7 @@ class Grid(NamedTuple):
 
 
 def make_grid(graph: Graph, count: Value) -> Grid:
-    """Make the grid of the counts 0, ..., `count` - 1."""
+    """Make the grid of the counts 0, ..., `count` - 1. `count` is an integer, a value of shape ()."""
     zero, one = graph.constant(0), graph.constant(1)
     index = graph.op("Range", zero, count, one, kind="i")
     y = index.cast("f")
@@ -314,7 +326,7 @@ def make_grid(graph: Graph, count: Value) -> Grid:
 
 
 def compute_moments(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:
-    """Compute the means and variances of pmfs on a grid of counts.
+    """Compute the means and variances of pmfs on a grid of counts, and return both.
 
     `axis` is the axis of the counts, which must be the last one. The results keep it with length 1.
     """
@@ -363,9 +375,9 @@ def log1p(graph: Graph, x: Value) -> Value:
 
 
 def _exclude_zeros(graph: Graph, table: Tabulated, grid: Grid, positive: np.ndarray) -> Tabulated:
-    """Condition distributions on counts above 0.
+    """Condition some of the C distributions in `table` on counts above 0, and return all of them.
 
-    Only distributions where `positive` is True change; it has shape (C,).
+    `positive`, shape (C,), is True for the distributions to condition. `grid` has the counts at which pmfs are given.
     """
     at_zero = table.pmf.take([0], axis=2)
     positive_pmf = table.pmf * grid.y.clip(0.0, 1.0)

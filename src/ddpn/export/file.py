@@ -64,8 +64,9 @@ def export_onnx(
         The share of counts that the intervals (outputs "lower" and "upper") should contain. The output
         "interval_probability" is the predicted probability of each interval.
     pmf_up_to : int, optional
-        The largest count whose probability is an output. Default: the 99.9% quantile of the counts of the training
-        rows, at least 20 and at most 1,000.
+        The largest count whose probability is an output, at most 10,000. Default: the upper bound of the counts, if
+        there is one, else the 99.9% quantile of the counts of the training rows, at least 20; in both cases at most
+        1,000.
     overwrite : bool
         Whether to replace an existing file.
 
@@ -79,6 +80,8 @@ def export_onnx(
     ConfigError
         If a likelihood or a member cannot be exported, or if requested quantiles of the training counts exceed
         262,144.
+    InputError
+        If the file exists and `overwrite` is False.
 
     Examples
     --------
@@ -116,9 +119,10 @@ def export_onnx(
 
 
 def read_training_quantile(source: ExportedModel, level: float) -> float | None:
-    """Return the quantile of all training counts at this level, or None if the model does not store the counts.
+    """Estimate the quantile of all training counts at a level, from the distribution of the member "constant".
 
-    `level` is a probability, such as 0.999.
+    This member predicts the same distribution for every row, fitted to all training counts. `level` is a probability,
+    such as 0.999. Return None if the model has no such member, or if its likelihood is the Double Binomial.
     """
     facts: JsonObject = source.members.get("constant", {}).get("facts", {})
     if "raw outputs" not in facts:
@@ -133,9 +137,10 @@ def read_training_quantile(source: ExportedModel, level: float) -> float | None:
 
 
 def check_quantiles(source: ExportedModel, spec: PredictionSpec) -> None:
-    """Raise a `ConfigError` if a requested quantile of the training counts is larger than ONNX files support.
+    """Raise a `ConfigError` if a requested quantile of the training counts is larger than ONNX files support (262,144).
 
-    `spec` lists the requested quantiles and the coverage of intervals.
+    `spec` lists the requested quantiles and the coverage of intervals. If the training counts are not known, no error
+    is raised.
     """
     highest_level = max(0.5 * (1.0 + spec.coverage), *spec.quantiles, 0.5)
     quantile = read_training_quantile(source, highest_level) or 0.0
@@ -149,7 +154,8 @@ def check_quantiles(source: ExportedModel, spec: PredictionSpec) -> None:
 def choose_pmf_count(source: ExportedModel) -> int:
     """Choose the largest count whose probability is an output, as the default of `pmf_up_to`.
 
-    It is the upper bound of the counts, if there is one, or else a high quantile of the training counts.
+    It is the upper bound of the counts, if there is one, or else the 99.9% quantile of the training counts, but at
+    least 20. It is at most 1,000. If the training counts are not known, it is 100.
     """
     if source.predictor.counts.upper is not None:
         return min(source.predictor.counts.upper, _MAX_PMF_COUNT)
@@ -241,9 +247,10 @@ def build_model(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[
 
 
 def _find_group_code(graph: Graph, cells: Value, column: InputColumn, groups: IntervalGroups) -> Value:
-    """Find the position of each row's interval group in `groups`. Unknown groups get the last position.
+    """Find the position of each row's interval group in `groups.names`. Unknown groups get the position after the last.
 
-    `cells` has the values of the group column, and `column` describes this column. Shape: (rows, 1).
+    `cells` has the values of the group column, shape (rows,), and `column` describes this column. If it has dates, a
+    `ConfigError` is raised. Shape: (rows, 1).
     """
     if column.kind == Kind.DATE:
         raise ConfigError(

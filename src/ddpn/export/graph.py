@@ -36,9 +36,10 @@ def tensor_type(kind: str) -> int:
 
 
 def _make_operator(operator: str, kind: str | None = None) -> Callable[..., "Value"]:
-    """Make a method of `Value` that adds a node with an ONNX operator.
+    """Make a method of `Value` that adds a node with an ONNX operator, such as "Add", and returns its output.
 
-    `kind` is the kind of the result: f, i, b or s. Default: the kind of the value.
+    `kind` is the type of the result's elements: f (float64), i (int64), b (boolean) or s (string). Default: that of the
+    value.
     """
 
     def method(self: "Value", *others: Operand) -> "Value":
@@ -60,7 +61,8 @@ class Value:
     def op(self, operator: str, *others: Operand, kind: str | None = None, **attributes: Any) -> "Value":
         """Add a node that applies an ONNX operator to this value and `others`, and return its output.
 
-        `kind` is the kind of the output; by default, it is that of this value.
+        `kind` is the type of the output's elements; by default, it is that of this value. `attributes` are those of the
+        operator.
         """
         return self.graph.op(operator, self, *others, kind=kind or self.kind, **attributes)
 
@@ -93,7 +95,7 @@ class Value:
         return self.op("ReduceMax", self.graph.constant([axis]))
 
     def cast(self, kind: str) -> "Value":
-        """Convert the elements to another kind: f, i, b or s."""
+        """Convert the elements to another type: f (float64), i (int64), b (boolean) or s (string)."""
         return self.op("Cast", to=tensor_type(kind), kind=kind)
 
     def round_to_float32(self) -> "Value":
@@ -147,7 +149,10 @@ class Graph:
                 return name
 
     def input(self, name: str, kind: str) -> Value:
-        """Add an input with one element per row, and return it."""
+        """Add an input of the ONNX file with one element per row, and return it as a value of shape (rows,).
+
+        `kind` is the type of its elements: f (float64), i (int64), b (boolean) or s (string).
+        """
         self.inputs.append((name, kind))
         return Value(self, name, kind)
 
@@ -184,7 +189,8 @@ class Graph:
     def op(self, operator: str, *inputs: Operand, kind: str = "f", domain: str = "", **attributes: Any) -> Value:
         """Add a node with an ONNX operator that has one output, and return the output.
 
-        `kind` is the kind of the output: f, i, b or s. `attributes` are those of the operator.
+        `kind` is the type of the output's elements: f, i, b or s. `domain` is the set of operators: "" for ONNX's own,
+        or `ML`. `attributes` are those of the operator.
         """
         return self.ops(operator, *inputs, kinds=(kind,), domain=domain, **attributes)[0]
 
@@ -193,8 +199,9 @@ class Graph:
     ) -> list[Value]:
         """Add a node with an ONNX operator that has several outputs, and return the outputs.
 
-        `kinds` has the kind of each output: f, i, b or s. Numbers among the inputs become constants of the kind of the
-        first `Value` among them.
+        `kinds` has the type of the elements of each output: f, i, b or s. `domain` is the set of operators: "" for
+        ONNX's own, or `ML`. Numbers among the inputs become constants with the element type of the first `Value` among
+        them. `attributes` are those of the operator.
         """
         kind_of_first = next((value.kind for value in inputs if isinstance(value, Value)), "f")
         names = [self.value(value, kind_of_first).name for value in inputs]
@@ -220,8 +227,8 @@ class Graph:
     def loop(self, times: Value, body: Callable[["Graph", Value], Value]) -> Value:
         """Add a loop that evaluates `body(graph, number)` for the numbers 0, ..., times - 1; return all results.
 
-        The results are stacked along a new first axis. The body must add its nodes to the `graph` that it is passed. It
-        gets values of the surrounding graph by `graph.import_value`.
+        `times` is an integer, a value of shape (). The results are stacked along a new first axis. The body must add
+        its nodes to the `graph` that it is passed. It gets values of the surrounding graph by `graph.import_value`.
         """
         inner = Graph(self)
         number, go_on = Value(inner, self._new_name(), "i"), Value(inner, self._new_name(), "b")
@@ -237,7 +244,7 @@ class Graph:
         return self.op("Loop", times, self.constant(True), kind=result.kind, body=graph)
 
     def model(self, outputs: Sequence[tuple[str, Value, tuple[Any, ...]]], name: str) -> Any:
-        """Return the complete ONNX model.
+        """Return the complete ONNX model, an `onnx.ModelProto`. Call this method once, as the last one.
 
         Each output is a triple of a name, a value, and a shape without the axis of rows. `name` is the name of the
         graph.

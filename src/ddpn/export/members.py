@@ -37,10 +37,10 @@ class RowNodes(NamedTuple):
     zero: Value
 
     def log_scale(self, unit: float) -> Value | None:
-        """Return log(exposure / unit), with shape (rows, 1), which is added to the log location that a member predicts.
+        """Return log(exposure / unit), with shape (rows, 1), the term to add to a member's predicted log location.
 
-        `unit` is the exposure to which the member's raw outputs refer. Without exposures, the exposure counts as 1.
-        Return None if there is nothing to add.
+        `unit` is the exposure to which the member's raw outputs refer. If the model has no exposure, the exposure is 1.
+        If it also has the unit 1, there is nothing to add, and None is returned.
         """
         if self.log_exposure is None:
             return None if unit == 1.0 else self.zero - float(np.log(unit))
@@ -48,9 +48,10 @@ class RowNodes(NamedTuple):
 
 
 def add_member(graph: Graph, name: str, member: Member, rows: RowNodes) -> HeadNodes:
-    """Add the nodes that compute the distributions that a member predicts.
+    """Add the nodes that compute the distributions that a member predicts, and return these distributions.
 
-    If the member cannot be exported, raise a `ConfigError` that contains its `name`.
+    `name` is the name of the member in error messages. `rows` has the values from which it predicts. If the member
+    cannot be exported, because of its class, its likelihood or its kind of networks, a `ConfigError` is raised.
     """
     for kind, make in _ADD_BY_CLASS.items():
         if isinstance(member, kind):
@@ -116,9 +117,9 @@ def _add_trees(graph: Graph, member: Trees, rows: RowNodes) -> HeadNodes:
 
 
 def _sum_trees(graph: Graph, matrix: Value, boosters: Sequence[Booster], columns: int) -> Value:
-    """Predict with each booster by summing its trees. Shape: (rows, columns) -> (rows, boosters).
+    """Add nodes that predict with each booster, by summing its trees. Shape: (rows, columns) -> (rows, boosters).
 
-    `columns` is the number of columns of the matrix.
+    `columns` is the number of columns of `matrix`.
     """
     forest = Forest(columns)
     for booster in boosters:

@@ -38,7 +38,10 @@ _MOMENTS = ("mean", "variance", "aleatoric", "epistemic")
 
 
 def count_output_columns(spec: PredictionSpec) -> dict[str, int]:
-    """Return the number of columns of each output, by the name of the output."""
+    """Return the number of columns of each output that `spec` asks for, by the name of the output, in their order.
+
+    Each output has one column, except "pmf", which has one per count.
+    """
     quantiles = map(quantile_name, spec.quantiles)
     single = (*_MOMENTS, "median", "lower", "upper", "interval_probability", *quantiles, "pmf_mass")
     return dict.fromkeys(single, 1) | {"pmf": find_largest_count(spec) + 1}
@@ -117,10 +120,10 @@ class MixtureGraph:
         return self.lower > 0 or self.upper is not None
 
     def compute_outputs(self, graph: Graph, rows: Value, zero: Value) -> Value:
-        """Add the nodes that compute all outputs; return them as one matrix.
+        """Add the nodes that compute all outputs; return them as one matrix of shape (rows, columns).
 
-        Its columns are in the order of `count_output_columns`. `rows` is the number of rows, and `zero` a column of
-        zeros with shape (rows, 1).
+        Its columns are in the order of `count_output_columns`. `rows` is the number of rows, an integer of shape ().
+        `zero` is a column of zeros with shape (rows, 1).
         """
         all_rows = self._join_stacks(graph, zero)
         # The block size decreases with the length of the longest window.
@@ -189,7 +192,7 @@ class _Rows(NamedTuple):
     group_codes: Value | None
 
     def select(self, graph: Graph, index: Value) -> "_Rows":
-        """Select the rows at the positions `index`, for use in `graph`, the body of a loop."""
+        """Return the values of the rows at the positions `index`, for use in `graph`, the body of a loop."""
 
         def select(value: Any) -> Any:
             return graph.import_value(value).take(index, axis=0) if isinstance(value, Value) else value
@@ -204,7 +207,9 @@ class _Rows(NamedTuple):
 def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
     """Compute all outputs of a block of rows, as one matrix with shape (R, columns).
 
-    The columns are in the order of `count_output_columns`.
+    The columns are in the order of `count_output_columns`. `rows` has the distributions of the block. If a prediction
+    cannot be computed, for example because an input is invalid or the counts are too large, the outputs of the row
+    (except probabilities) are NaN.
     """
     min_counts = max(find_largest_count(mixture.spec) + 1, mixture.lower + _MIN_GRID_COUNTS)
     if isinstance(mixture.upper, float):
@@ -222,9 +227,9 @@ def _predict_block(graph: Graph, mixture: MixtureGraph, rows: _Rows) -> Value:
     spec, levels = mixture.spec, mixture.levels
 
     def look_up_per_group(values: np.ndarray) -> Value:
-        """Return the value of each row's interval group.
+        """Return the value of each row's interval group from `values`, which has one element per group.
 
-        Shape: (R, 1), or () if all rows share one value.
+        Shape: (R, 1), or () if there is only one element, which all rows share.
         """
         return graph.constant(values).take(
             0 if rows.group_codes is None or len(values) == 1 else rows.group_codes, axis=0
@@ -274,8 +279,11 @@ def _find_narrowest_run(graph: Graph, cdf: Value, min_mass: Value) -> tuple[Valu
     """Find the shortest interval of counts whose probability is at least `min_mass`, for each row.
 
     Return its first count, its last count and its probability, with shape (R, 1) each. The counts are NaN if the
-    probability of the whole grid is less. The length is found by bisection: it is one more than the largest length at
-    which no interval has enough probability. `ddpn.distributions.kernels.arrays.find_narrowest_run` computes the same.
+    probability of the whole grid is less. If several intervals are this short, the most probable one is returned. The
+    length is found by bisection: it is one more than the largest length at which no interval has enough probability.
+    `ddpn.distributions.kernels.runs_of_counts.find_narrowest_run` computes the same.
+
+    `cdf` has shape (R, K). `min_mass` has shape (R, 1), or () if it is the same for all rows.
     """
     before = graph.concat([cdf.take([0]) * 0.0, cdf.slice(0, -1)])
     first = (cdf * 0.0 + 1.0).op("CumSum", graph.constant(1)) - 1.0
@@ -367,7 +375,8 @@ def _recalibrate(
 ) -> tuple[Value, Value, MomentNodes]:
     """Recalibrate the cdf of the mixture by a monotone map; return the new cdf, pmf and moments.
 
-    The ratio of the epistemic variance to the whole variance does not change.
+    `cdf` has shape (R, K), and `moments` are those before the recalibration. The ratio of the epistemic variance to the
+    whole variance does not change.
     """
     at, value = recalibration.at.numpy(), recalibration.value.numpy()
     lines = zip(at.tolist(), np.diff(at).tolist(), (np.diff(value) / np.diff(at)).tolist(), strict=False)

@@ -72,7 +72,11 @@ class InputColumn:
 
 
 def list_input_columns(roles: Roles) -> list[InputColumn]:
-    """List the features of a model that `ddpn fit` saved, as inputs of the ONNX file."""
+    """List the features of a model that `ddpn fit` saved, as inputs of the ONNX file.
+
+    `roles` has the columns of the table to which it was fitted. Columns with other roles, such as the exposure, are not
+    in the list, unless they are features as well.
+    """
     columns, markers = [], tuple(parse_missing_numbers(roles.missing))
     for column in roles.features:
         words, aliases = {""}, dict[str, str]()
@@ -134,7 +138,10 @@ class ExportedModel:
 
 
 def read_model(model: Any) -> ExportedModel:
-    """Read the model to export from the folder of a saved model, a fitted estimator, or a `Predictor`."""
+    """Read the model to export from the folder of a saved model, a fitted estimator, or a `Predictor`.
+
+    Anything else raises a `ConfigError`.
+    """
     if isinstance(model, str | PathLike):
         return _read_folder(Path(model))
     if isinstance(model, Predictor):
@@ -183,7 +190,8 @@ def _read_folder(path: Path) -> ExportedModel:
 def _describe_predictor(predictor: Predictor) -> ExportedModel:
     """Return the model to export for a predictor that was fitted in Python.
 
-    Its inputs are the columns of the table X to which it was fitted.
+    Its inputs are the columns of the table X to which it was fitted. If no member uses columns, a `ConfigError` is
+    raised.
     """
     schema = predictor.schema
     if schema is None:

@@ -81,7 +81,7 @@ class Forest:
     sets: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
 
     def add(self, booster: Booster) -> None:
-        """Add the trees of a booster, whose prediction becomes a new target."""
+        """Add the trees of a booster, whose prediction becomes the last target. A tree without splits is a constant."""
         self.constants.append(0.0)
         for tree in slice_trees(booster.arrays):
             if len(tree["threshold"]):
@@ -93,7 +93,8 @@ class Forest:
         """Convert a tree from LightGBM's arrays.
 
         A split by a set of codes (of a category) becomes a split of an additional column, which says whether the code
-        is in the set. `chosen` has the positions of the columns that the booster uses. None means all columns.
+        is in the set; this column is added to `sets`. `chosen` has the positions of the columns that the booster uses.
+        None means all columns. Trees that treat zeros as missing values raise a `ConfigError`.
         """
         columns, thresholds, to_left = [], [], []
         for feature, kind, threshold in zip(
@@ -132,9 +133,10 @@ class Forest:
         return total
 
     def _append_set_columns(self, graph: Graph, matrix: Value) -> Value:
-        """Append a column for each set of codes of a category.
+        """Append a column to `matrix` for each set of codes of a category, in the order of `sets`.
 
-        The column is 0 in rows whose code is in the set, and 1 in all other rows.
+        The column is 0 in rows whose code is in the set, and 1 in all other rows. Shape: (rows, columns) -> (rows,
+        columns + sets).
         """
         parts, order = [matrix], list(range(self.width))
         for column in sorted({column for column, _ in self.sets}):
@@ -150,8 +152,9 @@ class Forest:
 def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) -> Value:
     """Return the value of the leaf that each row reaches in each tree. Shape: (rows, 2 `width`) -> (rows, trees).
 
-    `values` has every column twice, because missing values are replaced by numbers. They are infinity in the first
-    half, so that they go to the right, and minus infinity in the second half, so that they go to the left.
+    `width` is the number of columns that trees split. `values` has every column twice, because missing values are
+    replaced by numbers. They are infinity in the first half, so that they go to the right, and minus infinity in the
+    second half, so that they go to the left.
     """
     column: list[int] = []
     threshold, leaf, children, roots = [], [], [], []
@@ -182,7 +185,7 @@ def _evaluate_trees(graph: Graph, values: Value, trees: list[Tree], width: int) 
 
 
 def _unpack_codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
-    """Return the codes in set `number` of a tree. LightGBM stores each set as bits of 32-bit words.
+    """Return the codes in set `number` of a tree in LightGBM's arrays, which store each set as bits of 32-bit words.
 
     Bits beyond `MAX_LEVELS` are ignored, because no code is that large.
     """
