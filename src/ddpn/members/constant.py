@@ -67,7 +67,8 @@ class Constant(Member):
         """Fit one distribution to the counts of all rows by maximum likelihood.
 
         `head` is the likelihood. If it is None, every likelihood with `is_baseline=True` is fitted, and the one with
-        the lowest negative log-likelihood is kept. `validation`, `seed` and `clock` are ignored.
+        the lowest negative log-likelihood is kept. `validation`, `seed` and `clock` are ignored. Bounds and recording
+        limits of counts enter the likelihood.
         """
         kinds = [kind for kind in HEADS.values() if kind.is_count and kind.is_baseline and not kind.exposure_is_total]
         candidates = [make_head(kind.name) for kind in kinds] if head is None else [head]

@@ -107,8 +107,8 @@ def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...
 def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:
     """Raise an `InputError` if the table has missing values, which a design matrix cannot represent.
 
-    The message names the columns and rows. `labels` has the names of the rows. `remedy` is a phrase that says
-    what to do.
+    The message names the columns and rows. `labels` has the names of the rows, or is None to name them by their
+    positions. `remedy` is a phrase that says what to do.
     """
     missing = {column.name: column.is_missing for column in table}
     missing = {name: mask for name, mask in missing.items() if mask.any()}

@@ -101,9 +101,10 @@ class MemberFitter:
         """Fit a member to as many training rows as the time limit allows.
 
         The member is first fitted to a sample of the rows. The time that this takes determines to how many rows it is
-        fitted next. Without a time limit, it is fitted to all rows at once. `members_left` is the number of members,
-        including this one, that share the remaining time. If the fit failed, the result has the reason instead of a
-        member.
+        fitted next. Without a time limit, or without held-out rows, it is fitted to all rows at once, and so are
+        baselines. `members_left` is the number of members, including this one, that share the remaining time. If the
+        fit failed, the result has the reason instead of a member. If only the fit to more rows failed, it has the
+        member that was fitted to fewer rows.
         """
         total, started = len(self.folds.train), time.monotonic()
         has_held_out_rows = self.folds.are_crossed or self.folds.validation is not None
@@ -157,7 +158,8 @@ class MemberFitter:
     def _sample_rows(self, rows: int) -> Folds:
         """Draw a random sample of about `rows` training rows, and return it as `Folds`. Groups are kept whole.
 
-        Return all rows if `rows` is at least the number of training rows, or if the sample has no row of some fold.
+        The held-out rows stay the same. Return all rows if `rows` is at least the number of training rows, or if the
+        sample has no row of some fold.
         """
         train, fold_numbers = self.folds.train, self.folds.fold_numbers
         if rows >= len(train):

@@ -176,15 +176,19 @@ class NetworkFit(Generic[NetworksType]):
         return copies
 
     def _set_row_attributes(self, train: CountRows, rows: int) -> None:
-        """Set the attributes that depend on the training rows: reference exposure, number of rows and layer widths.
+        """Set the attributes `unit` (the reference exposure), `n_rows`, and the layer widths in `options`.
 
-        `rows` is the number of rows on which each network is trained.
+        They depend on the training rows `train`. `rows` is the number of rows on which each network is trained.
         """
         self.unit, self.n_rows = choose_exposure_unit(train, self.head.exposure_is_total), rows
         self.options = self.options.with_widths(rows)
 
     def _choose_settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
-        """Choose the training settings and the encoding of numeric columns, such as "steps"; return both."""
+        """Choose the encoding of numeric columns, such as "steps", and the training settings; return both.
+
+        They depend on the numbers of rows and columns of `train`, unless the user has set them. `seeds` has one seed
+        per network.
+        """
         numeric, columns = self.options.numeric, np.shape(train.X)[1]
         config = self.options.make_config(self.n_rows, seeds, self.head.validation_score, columns)
         return choose_numeric_encoding(self.n_rows, columns) if numeric == "auto" else numeric, config

@@ -126,7 +126,7 @@ class CountModel(nn.Module):
                 self.projection.weight.mul_(0.1)
 
     def with_backbone(self, backbone: nn.Module) -> "CountModel":
-        """Return a model with another backbone. Both models share the head and the projection.
+        """Return a model with another backbone. Both models share the head and the projection, including its weights.
 
         Parameters
         ----------

@@ -64,7 +64,11 @@ def _wrap_model(make_encoder: Callable[[nn.Module], Encoder], model: nn.Module, 
 
 
 def load_tokenizer(pretrained: str | os.PathLike[str]) -> tuple[Any, int]:
-    """Load the tokenizer of a pretrained model; return it and the id of its padding token."""
+    """Load the tokenizer of a pretrained model; return it and the id of the padding token in the model's configuration.
+
+    `pretrained` is a model name of the Hugging Face hub, a folder, or "package:NAME/FOLDER" inside an installed
+    package. The id is 0 if the configuration has none. If the model cannot be read, a `ConfigError` is raised.
+    """
     transformers, where = import_extra("transformers", "text"), _locate_model(pretrained)
     with _raise_config_errors(_UNREADABLE.format(pretrained), *_READ_ERRORS):
         tokenizer = transformers.AutoTokenizer.from_pretrained(where)
@@ -72,7 +76,10 @@ def load_tokenizer(pretrained: str | os.PathLike[str]) -> tuple[Any, int]:
 
 
 def _locate_model(pretrained: Any) -> str:
-    """Return the folder of a model given as "package:NAME/FOLDER"; return a hub name or a path unchanged."""
+    """Return the folder of a model given as "package:NAME/FOLDER"; return a hub name or a path unchanged, as text.
+
+    Anything but text or a path raises a `ConfigError`.
+    """
     if not isinstance(pretrained, str | os.PathLike):
         raise ConfigError(f"pretrained must be a name of the hub, a folder or package:NAME/FOLDER, got {pretrained!r}.")
     return locate(pretrained, "pretrained")
@@ -81,7 +88,8 @@ def _locate_model(pretrained: Any) -> str:
 def _copy_config(config: Any) -> Any:
     """Return a transformers configuration that can be modified without changing the caller's `config`.
 
-    A dictionary is converted to the configuration class of its `model_type`.
+    A dictionary is converted to the configuration class of its `model_type`. If transformers does not know this type, a
+    `ConfigError` is raised.
     """
     transformers = import_extra("transformers", "text")
     if isinstance(config, transformers.PretrainedConfig):
@@ -107,7 +115,7 @@ def _raise_config_errors(message: str, *errors: type[Exception]) -> Iterator[Non
 
 
 def _set_dropout(config: Any, dropout: bool) -> Any:
-    """Set every dropout rate of the configuration to 0, unless `dropout` is True; return the configuration."""
+    """Set every dropout rate of the configuration to 0 in place, unless `dropout` is True; return the configuration."""
     for name, value in vars(config).items():
         if not dropout and "dropout" in name and isinstance(value, float):
             setattr(config, name, 0.0)

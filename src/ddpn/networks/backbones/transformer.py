@@ -199,7 +199,8 @@ class Transformer(FineTuned):
 def find_blocks(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
     """Find the list of transformer blocks of a model.
 
-    Return the module that has this list as an attribute, the name of the attribute, and the list.
+    Return the module that has this list as an attribute, the name of the attribute, and the list. If there are several
+    lists of modules, it is the one with the most weights; if there is none, a `ConfigError` is raised.
     """
     lists = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList)]
     if not lists:

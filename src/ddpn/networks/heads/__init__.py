@@ -103,7 +103,10 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
 
 
 def load_head(likelihood: str, options: Mapping[str, Any]) -> "Head":
-    """Create the head of a saved model; raise an `InputError` if one of its likelihoods is not registered."""
+    """Create the head of a saved model from the name of its likelihood and its options, as in `make_head`.
+
+    An `InputError` is raised if the likelihood, or one of the families that it mixes, is not registered in `HEADS`.
+    """
     for name in (likelihood, *options.get("families", ())):
         HEADS.find_saved(name)
     return make_head(likelihood, **options)

@@ -102,9 +102,9 @@ def mean_preserving_log_gamma(log_gamma: Tensor, log_mu: Tensor) -> Tensor:
     """Limit log gamma so that the mean of a Double Poisson stays within 6% of mu; return the limited log gamma.
 
     gamma is the inverse dispersion, and `log_mu` includes the exposure. Both arguments have one value per row and
-    network, and so has the result. Without this limit, means would not be
-    proportional to the exposure. The mean is close to mu if gamma mu is large or gamma is close to 1. For small mu, it
-    is about mu^gamma instead: with gamma = 0.3, a thousandth of the exposure would have an eighth of the mean.
+    network, and so has the result. Without this limit, means would not be proportional to the exposure. The mean is
+    close to mu if gamma mu is large or gamma is close to 1. For small mu, it is about mu^gamma instead: with gamma =
+    0.3, a thousandth of the exposure would have an eighth of the mean.
 
     A quantity q that measures the distance of gamma from 1 is limited smoothly: it is replaced by a smaller one, r,
     with 1 / r = 1 / q + 1 / limit.

@@ -71,8 +71,9 @@ def minimise_loss(
 ) -> Tensor:
     """Find the raw outputs (n_raw,) that minimise a loss, by L-BFGS from `guess`, of shape (n_raw,).
 
-    `loss` maps raw outputs (n_raw,) to a scalar tensor. `bounds` has a pair (low, high) per raw output. Default: at
-    least 20 below and above `guess`.
+    `loss` maps raw outputs (n_raw,) to a scalar tensor that is differentiable in them. `bounds` has a pair (low, high)
+    per raw output, between which the search stays. Default: 20 plus |guess| below and above `guess`. The result is
+    float64.
     """
     bounds = bounds or [(x - _SEARCH_REACH - abs(x), x + _SEARCH_REACH + abs(x)) for x in guess.tolist()]
 

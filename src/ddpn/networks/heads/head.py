@@ -249,7 +249,10 @@ class Head(ABC):
             return _choose_lowest_loss(fits, loss)
 
     def _make_guesses(self, rows: WeightedCounts) -> list[Tensor]:
-        """Return several guesses of the raw outputs, each of shape (n_raw,), from which `start` chooses the best."""
+        """Return several guesses of the raw outputs, each of shape (n_raw,), from which `start` chooses the best.
+
+        `rows` has the counts to which the raw outputs will be fitted.
+        """
         rate = rows.y / rows.scale
         mean = rows.mean(rate)
         spread = rows.mean((rate - mean).square())

@@ -101,10 +101,11 @@ class CapturedSteps:
         return graph
 
     def epoch(self) -> tuple[Tensor, Tensor]:
-        """Run an epoch: replay the captured step for every batch.
+        """Run an epoch: replay the captured step for every batch, which updates the weights of all networks.
 
-        Return the total loss of each network (the sum over all steps of the mean loss of the batch), and a mask of the
-        networks whose losses and gradients were finite in all steps. Both have shape (networks,).
+        `ensure_captured` must have returned True before. Return the total loss of each network (the sum over all steps
+        of the mean loss of the batch), and a mask of the networks whose losses and gradients were finite in all steps.
+        Both have shape (networks,).
         """
         assert self._graph is not None
         self._step.fill_(self._state.step)

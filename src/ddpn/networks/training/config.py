@@ -161,14 +161,14 @@ class Runtime:
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     def sum_over_processes(self, values: Tensor) -> None:
-        """Replace a tensor in place by its sum over all processes."""
+        """Replace a tensor in place by its sum over all processes. With a single process, it stays unchanged."""
         if self._accelerator is not None:
             values.copy_(self._accelerator.reduce(values, reduction="sum"))
 
     def broadcast_file(self, path: Path) -> None:
         """Copy the file at `path` from the main process to all other processes.
 
-        If the main process has no such file, the other processes delete theirs.
+        If the main process has no such file, the other processes delete theirs. With a single process, nothing happens.
         """
         if self._accelerator is None:
             return

@@ -44,16 +44,17 @@ class History:
         return sum(record["seconds"] for record in self.epochs)
 
     def select_networks(self, networks: slice) -> "History":
-        """Return the history of the networks in this slice."""
+        """Return a copy of the history with the networks in this slice only; the list of rollbacks stays complete."""
         epochs = [{k: v[networks] if isinstance(v, list) else v for k, v in record.items()} for record in self.epochs]
         best, scores = self.best_epoch[networks], self.best_score[networks]
         return replace(self, epochs=epochs, rollbacks=list(self.rollbacks), best_epoch=best, best_score=scores)
 
     @classmethod
     def from_parts(cls, parts: Sequence["History"]) -> "History":
-        """Join the histories of groups of networks that were trained together.
+        """Join the histories of groups of networks that were trained together, in the order of `parts`.
 
-        This is the inverse of `select_networks`.
+        This is the inverse of `select_networks`. What all networks share, such as the learning rates, is taken from the
+        first part.
         """
         epochs = []
         for records in zip(*(part.epochs for part in parts), strict=True):

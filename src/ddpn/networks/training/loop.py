@@ -330,7 +330,10 @@ class Training:
         return loss
 
     def _losses(self, part: TensorRows) -> Tensor:
-        """Compute the training objective times the sample weight for each row and network. Shape: (B, M)."""
+        """Compute the training objective times the sample weight for each row and network. Shape: (B, M).
+
+        `part` has rows of a training batch, whose fields have shape (B, M, ...).
+        """
         with self.runtime.autocast(self.config.precision):
             raw = self.model.raw(part.X)
         losses = self.model.head.sample_loss(raw, part)

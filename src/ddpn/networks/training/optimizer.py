@@ -51,7 +51,9 @@ class Optimizer:
     def apply(self, loss: Tensor) -> None:
         """Take one step with the gradients in `flat.grad`, for networks with a finite loss and gradient.
 
-        `loss` holds the loss of each network, of shape (networks,).
+        `loss` has the loss of each network, of shape (networks,). The step changes the weights in `flat.values`, their
+        exponential average and `healthy`, all in place. It also changes the gradients: they are clipped, or 0 for
+        networks that are not healthy.
         """
         norms = self.flat.norms()
         self.healthy = (norms + loss).abs() < torch.inf

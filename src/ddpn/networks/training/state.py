@@ -128,7 +128,10 @@ class State:
                 self.buffers.copy_network(self.best_buffers, network)
 
     def keep_best(self) -> None:
-        """Load the best weights of each network into the model or, without validation, the last averaged weights."""
+        """Load the best weights of each network into the model, and set the model to evaluation mode.
+
+        Without validation rows, or before the first epoch is complete, the last averaged weights are loaded instead.
+        """
         if not self.has_validation or not self.history.epochs:
             self.history.best_epoch = [self.epoch] * self.config.n_networks
             self.flat.values.copy_(self.optimizer.average)
@@ -151,7 +154,10 @@ class State:
         return Snapshot(tensors, info | {"history": self.history.as_dict()})
 
     def restore(self, saved: Snapshot) -> None:
-        """Set the state to the copy `saved`."""
+        """Set the state, including the weights of the model, to the copy `saved`.
+
+        `saved` also becomes the state at the start of the current epoch, to which failed networks return.
+        """
         tensors, info = saved
         for name, tensor in self.optimizer.tensors().items():
             # A checkpoint of a CPU has fewer copies of each counter than a GPU needs; all copies are equal.

@@ -22,7 +22,8 @@ def compute_mean_scores(
     """Compute the mean score of each network on validation rows: NLL, CRPS or the training objective.
 
     `config.score` selects the score, and lower is better. Rows are weighted by their sample weights. Return one number
-    per network; NaN is returned as infinity.
+    per network; NaN is returned as infinity. If several processes share the training, each scores some of the batches,
+    and all of them return the scores of all rows. The model is left in evaluation mode.
     """
     model.eval()
     sums = torch.zeros(2, model.n_networks, dtype=torch.float64, device=runtime.device)
@@ -44,7 +45,8 @@ def compute_mean_scores(
 def _score_rows(head: Head, raw: Tensor, rows: TensorRows, score: str) -> Tensor:
     """Compute the score of each row and network. Shape: `raw` (B, M, n_raw) -> (B, M).
 
-    `score` is "nll", "crps" or "loss", as in `TrainingConfig`.
+    `score` is "nll", "crps" or "loss", as in `TrainingConfig`. `rows` has the counts, exposures, bounds and recording
+    limits of the rows.
     """
     if score == "loss":
         return head.sample_loss(raw, rows)

@@ -39,7 +39,10 @@ class _Weight(NamedTuple):
         return torch.stack([tensor.reshape(-1) for tensor in tensors])
 
     def become_views(self, values: Tensor) -> None:
-        """Turn the parameters into views of `values`, a matrix with one row per network."""
+        """Turn the parameters, in place, into views of `values`, a matrix with one row per network.
+
+        The shape of `values` is (M, values per network). A change of `values` then changes the parameters.
+        """
         stacked = len(self.tensors) == 1
         for parameter, part in zip(self.tensors, [values] if stacked else values, strict=True):
             parameter.data = part.view(parameter.shape)
@@ -50,7 +53,10 @@ class FlatWeights:
 
     M is the number of networks, and D the number of weights of one network. `decayed` has shape (D,). It is 1 for
     weights to which weight decay applies, and 0 for biases and the scales of norms. Every trainable parameter must have
-    the networks along its first axis, unless it belongs to a `backbones.NetworkList`.
+    the networks along its first axis, unless it belongs to a `backbones.NetworkList`; otherwise a `ConfigError` is
+    raised.
+
+    The constructor changes `model`: its trainable parameters become views of `values`.
     """
 
     def __init__(self, model: nn.Module, n_networks: int) -> None:
@@ -66,7 +72,10 @@ class FlatWeights:
             weight.become_views(values)
 
     def add_gradient(self, loss: Tensor, overwrites: bool) -> None:
-        """Compute the gradient of a scalar loss and add it to `grad`. If `overwrites`, replace `grad` instead."""
+        """Compute the gradient of a scalar loss and add it to `grad`. If `overwrites` is True, replace `grad` instead.
+
+        The loss should be the sum of the losses of all networks. Each network then gets the gradient of its own loss.
+        """
         # `allow_unused`: a user's network may have weights that its forward pass does not use.
         gradients = iter(torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True))
         parts = [weight.to_matrix([next(gradients) for _ in weight.tensors]) for weight in self._weights]
