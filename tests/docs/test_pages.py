@@ -3,6 +3,7 @@
 its code runs, in order and in an empty folder, and prints what the page shows.
 """
 
+import os
 import re
 import shlex
 import subprocess
@@ -68,6 +69,17 @@ def run_script(words: list[str], folder: Path) -> None:
     assert done.returncode == 0, f"python {' '.join(words)}: {done.stdout}{done.stderr}"
 
 
+def run_tests(words: list[str], folder: Path) -> None:
+    """Run tests of this repository with the modules in the folder, as if they were in the repository's root."""
+    path = os.pathsep.join([str(folder), str(ROOT / "src")])
+    options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *words, *options]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"pytest {' '.join(words)}: {done.stdout}{done.stderr}"
+
+
 def shorten_fit(words: list[str], folder: Path) -> list[str]:
     """Shorten the tables in the folder, and return the words of a command with settings of a quick fit."""
     for table in folder.glob("*.csv"):
@@ -102,6 +114,8 @@ def check_line(line: str, folder: Path) -> None:
     elif words[:2] == ["pip", "install"]:
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         assert set(re.findall(r"\w+", words[-1])) <= {"ddpn", *extras}
+    elif name == "python" and arguments[:2] == ["-m", "pytest"]:
+        run_tests(arguments[2:], folder)
     elif name == "python" and (folder / arguments[0]).is_file():
         run_script(shorten_fit(arguments, folder), folder)
     elif Path(name).name == "python":

@@ -28,10 +28,21 @@ def make_spec(name: str) -> MemberSpec:
     return replace(spec, options=spec.options | options)
 
 
+class FittedMembers(dict[str, Member]):
+    """Members by name, each fitted to the same rows when it is first looked up."""
+
+    def __init__(self, rows: CountRows) -> None:
+        super().__init__()
+        self.rows = rows
+
+    def __missing__(self, name: str) -> Member:
+        self[name] = make_spec(name).fit(self.rows, None, seed=1)
+        return self[name]
+
+
 @pytest.fixture(scope="module")
 def members_of_all_kinds(sample_of_all_kinds) -> dict[str, Member]:
-    """Every kind of member, fitted once."""
-    return {name: make_spec(name).fit(sample_of_all_kinds, None, seed=1) for name in MEMBERS}
+    return FittedMembers(sample_of_all_kinds)
 
 
 @pytest.fixture(params=list(MEMBERS))
