@@ -100,7 +100,7 @@ class TableFile(ABC):
 
     @abstractmethod
     def read_block(self, block: Block, columns: list[str]) -> pl.DataFrame:
-        """Read the rows of a block into a polars frame, which has at least these columns."""
+        """Read the rows of a block into a polars frame, which has at least these columns, and perhaps others."""
 
     def describe_file(self) -> list[object]:
         """Return the path, size and modification time of the file. If they differ later, the file has changed."""
@@ -109,7 +109,15 @@ class TableFile(ABC):
 
 
 class InMemoryFile(TableFile):
-    """A file that is read as a whole and kept in memory."""
+    """A file that is read as a whole and kept in memory.
+
+    Parameters
+    ----------
+    source, as_text, layout
+        As for `open_file`.
+    frame : polars.DataFrame, optional
+        The content of the file, if it has been read already. Default: the constructor reads the file.
+    """
 
     def __init__(
         self, source: str, as_text: Sequence[str], layout: Layout = WHOLE_FILE, frame: pl.DataFrame | None = None

@@ -23,7 +23,10 @@ def is_text(series: pl.Series) -> bool:
 
 
 def clean_text(series: pl.Series, missing: Sequence[str]) -> pl.Series:
-    """Strip white space around the text of each cell, and set cells that equal a word in `missing` to null."""
+    """Strip white space around the text of each cell, and set cells that equal a word in `missing` to null.
+
+    `missing` are the words for missing values. A column of another type is converted to text first.
+    """
     text = series.cast(pl.String).str.strip_chars()
     # A membership test of a null returns null, but the mask below must be boolean.
     is_missing = text.is_in([word.strip() for word in missing]).fill_null(True)
@@ -63,7 +66,7 @@ def parse_missing_numbers(missing: tuple[str, ...]) -> list[float]:
 
 
 def format_examples(cells: pl.Series) -> str:
-    """Quote a few distinct cells for a message.
+    """Quote at most three distinct cells for a message, followed by the number of further distinct cells, if any.
 
     >>> format_examples(pl.Series(["n/a", "x", "n/a"]))
     "'n/a', 'x'"

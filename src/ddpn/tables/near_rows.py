@@ -41,7 +41,10 @@ _MISSING_POSITION = 1e6
 
 
 def find_continuous_columns(X: pl.DataFrame) -> list[str]:
-    """Return the names of the columns of a polars frame that hold numbers with many distinct values."""
+    """Return the names of the columns of a polars frame that hold numbers with many distinct values.
+
+    Columns of integers need more distinct values than other columns. The list is empty if there are no such columns.
+    """
     names = []
     for series in X.iter_columns():
         if not series.dtype.is_numeric():
@@ -165,8 +168,9 @@ _MIN_TOGETHER, _NEAR_RANKS, _NEAR_SHARE = 0.15, 5, 0.005
 
 
 def find_columns_with_near_rows(X: pl.DataFrame) -> list[tuple[str, ...]]:
-    """Return sets of continuous columns in which the rows of a group may be near each other.
+    """Return sets of columns in which the rows of a group may be near each other.
 
+    Only columns of numbers with many distinct values are considered; with fewer than two of them, there are no sets.
     The columns of a set repeat together, such as longitude and latitude: rows that are adjacent when sorted by one
     column are often near in the others as well. The last set has all continuous columns, for noisy copies of rows: such
     copies have other neighbours in every single column, but are near in all columns together.

@@ -24,6 +24,7 @@ def group_similar_rows(X: TableLike) -> np.ndarray:
     Returns
     -------
     array of int, shape (rows,)
+        The group numbers. A row that resembles no other row has a number of its own.
 
     Examples
     --------

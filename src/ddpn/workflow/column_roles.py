@@ -20,7 +20,8 @@ from ddpn.workflow.config import FitConfig
 def find_roles(frame: pl.DataFrame, plan: FitConfig) -> Roles:
     """Decide what each column is used for: as a feature, or in a role that the plan names, such as the target.
 
-    Columns that look useless are left out. The plan's `use` keeps such columns, and `drop` leaves out others.
+    Columns that look useless are left out. The plan's `use` keeps such columns, and `drop` leaves out others. If no
+    column is left as a feature, an `InputError` is raised.
     """
     plan = plan.resolve_columns(frame.columns)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))

@@ -143,9 +143,10 @@ def explain_rows(
 ) -> Contributions:
     """Compute how much each column contributes to the predictions for some rows (Shapley values).
 
-    `rows` are the numbers of these rows, from 1. `quantity` says what is explained: "mean", or "spread" (variance /
-    mean). A contribution is measured relative to the average prediction for the rows of the whole table. `seed` is the
-    seed of the sampling by which Shapley values are estimated.
+    `rows` are the numbers of these rows, from 1. A number that the table does not have raises an `InputError`.
+    `quantity` says what is explained: "mean", or "spread" (variance / mean). A contribution is measured relative to
+    the average prediction for the rows of the whole table. `seed` is the seed of the sampling by which Shapley
+    values are estimated.
     """
     table, roles = Table.from_rows(table), folder.roles
     if bad := [row for row in rows if not 1 <= row <= table.rows]:
@@ -161,7 +162,9 @@ def explain_rows(
 
 
 def parse_rows(text: str) -> list[int]:
-    """Parse row numbers such as "3", "1,5,7" or "1-10".
+    """Parse row numbers such as "3", "1,5,7" or "1-10". Any other text raises a `ConfigError`.
+
+    Repeated numbers are dropped.
 
     >>> parse_rows("2,5-7")
     [2, 5, 6, 7]
@@ -189,7 +192,8 @@ def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
 def write_explanation(explanation: Explanation | Contributions, path: str, rows: list[int] | None = None) -> None:
     """Write an explanation to a file: as an image or as a table, depending on the file extension.
 
-    For the contributions of columns to some rows, `rows` are the numbers of these rows, which become the column "row".
+    An existing file is replaced; `check_explanation_file` can prevent this. For the contributions of columns to some
+    rows, `rows` are the numbers of these rows, which become the column "row".
     """
     ending = Path(path).suffix.lower()
     if ending in _IMAGES:
@@ -251,6 +255,8 @@ def monitor(
     Returns
     -------
     Monitoring
+        The comparisons, and which of them are drift. If the rows have counts, these are compared with predictions as
+        well.
     """
     table, roles = Table.from_rows(table), folder.roles
     names = resolve_names(ignore, [column.name for column in roles.columns], "ignore")

@@ -96,7 +96,7 @@ class Findings:
         }
 
     def merge(self, counts: JsonObject) -> None:
-        """Add the counts of another process, as returned by `as_dict` there."""
+        """Add the counts and the sentences of another process, as returned by `as_dict` there, to this object."""
         self._rows, self._flagged = self._rows + counts["rows"], self._flagged + counts["flagged"]
         self._groups.update(counts["groups"])
         self._notes = counts["notes"] | self._notes
@@ -104,7 +104,10 @@ class Findings:
             self.summary.add(np.asarray(counts["states"], dtype=np.int64))
 
     def to_sentences(self) -> list[str]:
-        """Return sentences for the user about unusual cells, unknown interval groups and the share of flagged rows."""
+        """Return sentences for the user about unusual cells, unknown interval groups and the share of flagged rows.
+
+        The sentences of `add_note` come first. The list is empty if there is nothing to report.
+        """
         sentences = list(self._notes.values())
         if self._uncalibrated is not None:
             sentences.append(f"The intervals of member {self._uncalibrated!r} are not calibrated.")
@@ -146,6 +149,7 @@ def predict(
     Returns
     -------
     polars DataFrame
+        One row per row of `frame`, with the columns that `spec` asks for.
     """
     spec = check_spec(folder.model.predictor_, spec)
     findings = Findings(folder.model.predictor_, spec)
@@ -176,8 +180,11 @@ def predict_block(
 ) -> pl.DataFrame:
     """Predict a block of rows of a table, and count its unusual cells and flagged rows in `findings`.
 
+    Return one row per row of `frame`, with the columns that `spec` asks for. If `spec.keep` is True, they follow the
+    columns of `frame`.
+
     `start` is the number of rows before this block, so that error messages can number rows. `on_note` is called with
-    sentences about cells that cannot be read; by default, they are shown as warnings.
+    sentences about cells that cannot be read and become missing; by default, they are shown as warnings.
     """
     roles, predictor = folder.roles, folder.model.predictor_
     with label_row_errors(np.arange(start, start + frame.height) + 1):

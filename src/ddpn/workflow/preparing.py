@@ -264,7 +264,9 @@ def _describe_split_risks(
 ) -> list[str]:
     """Return warnings that test scores may be too good, because rows form groups or because counts change with time.
 
-    `timed` is the table with the same rows, from which the column of times is read.
+    The list is empty if there is no such sign, or if a column of the user says how rows are split. `timed` is the table
+    with the same rows, from which the column of times is read. The checks use a part of the time of `clock`; if there
+    is not enough, a sentence says that they were skipped.
     """
     if plan.time is not None:
         earlier = np.concatenate([split.rows.train, split.rows.validation])

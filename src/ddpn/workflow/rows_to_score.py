@@ -95,7 +95,8 @@ def count_targets(folder: ModelFolder, table: Table) -> int:
 def scan_rows(folder: ModelFolder, table: Table) -> ScannedRows:
     """Check all rows of a table block by block, and collect their counts, weights and hashes.
 
-    If a column has cells that cannot be read, a warning describes those in the first block that has such cells.
+    If a column has cells that cannot be read, a warning describes those in the first block that has such cells. If no
+    row has a count, or if all weights are 0, an `InputError` is raised.
     """
     roles, model = replace(folder.roles, groups=None, group=()), folder.model
     parts: list[tuple[np.ndarray, ...]] = []

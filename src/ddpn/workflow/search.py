@@ -147,7 +147,10 @@ class Search:
 
     @property
     def reserved(self) -> float:
-        """The time in seconds that is reserved for fitting the final model with the best settings so far."""
+        """The time in seconds that is reserved for fitting the final model with the best settings so far.
+
+        It is estimated from the time that the best trial took. Before the first trial, it is a share of the time limit.
+        """
         max_seconds = _MAX_RESERVED_SHARE * (self._clock.end - self._clock.started)
         if not self.trials:
             return max_seconds

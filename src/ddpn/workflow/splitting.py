@@ -106,8 +106,9 @@ def _split_by_time(
 
 
 def read_times(frame: pl.DataFrame, name: str, labels: np.ndarray, allow_text: bool = False) -> pl.Series:
-    """Return the column of times; raise an `InputError` if a time is missing, or if it is neither a number nor a date.
+    """Return the column `name` of times, unchanged.
 
+    Raise an `InputError` if the column does not exist, if a time is missing, or if times are neither numbers nor dates.
     If `allow_text` is True, times may also be text. `labels` identify rows in error messages.
     """
     series = frame[check_column(name, frame.columns, "time", InputError)]

@@ -60,7 +60,8 @@ def predict_files(
     """Predict every row of one or several tables and write the predictions to a file, like `ddpn predict`.
 
     All rows of a long table are checked before the first is predicted, so that no output is written for an invalid
-    table.
+    table. The predictions of a long table are stored block by block in the folder `out`.parts. If the call is
+    interrupted, the same call continues from there. When the output is complete, the folder is deleted.
 
     Parameters
     ----------
@@ -90,7 +91,12 @@ def predict_files(
     Returns
     -------
     int
-        The number of rows.
+        The number of rows that were predicted.
+
+    Raises
+    ------
+    InputError
+        If the output exists and `overwrite` is False, or if a row or a column of the tables is invalid.
     """
     path, target = Path(model), os.fspath(out)
     sources = [os.fspath(source) for source in ([data] if isinstance(data, str | PathLike) else data)]

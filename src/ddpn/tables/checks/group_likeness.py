@@ -15,7 +15,10 @@ _MIN_NEIGHBOURS = 10
 
 
 def score_counts(sample: CountRows) -> np.ndarray:
-    """Return the normal scores of the counts, or of the counts per exposure: ranks mapped to a standard normal."""
+    """Return the normal scores of the counts, or of the counts per exposure: ranks mapped to a standard normal.
+
+    Shape: (rows,). Equal counts have equal scores.
+    """
     from scipy.special import ndtri  # slow to import
 
     rate = sample.y if sample.exposure is None else sample.y / sample.exposure
@@ -26,7 +29,12 @@ def score_counts(sample: CountRows) -> np.ndarray:
 
 
 def have_alike_counts(scores: np.ndarray, labels: np.ndarray) -> bool:
-    """Return True if rows with equal labels have correlated scores. Otherwise the groups do not matter."""
+    """Return True if rows with equal labels have clearly correlated scores. Otherwise the groups do not matter.
+
+    `scores` are the normal scores of the counts (`score_counts`), and `labels` the group of each row; both have shape
+    (rows,). The correlation must be at least a minimum, and more than chance explains. If no group has several rows,
+    the result is False.
+    """
     codes, sizes = encode_groups(len(labels), labels)
     pairs = float((sizes * (sizes - 1.0)).sum())
     same = float((np.bincount(codes, scores) ** 2).sum() - (scores**2).sum())

@@ -192,7 +192,11 @@ def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
 
 
 def _find_near_inputs(X: pl.DataFrame) -> Iterator[Candidate]:
-    """Yield candidates in which the rows of a group nearly agree, in several columns or in all columns of numbers."""
+    """Yield candidates in which the rows of a group nearly agree, in several columns or in all columns of numbers.
+
+    Nothing is yielded if X has fewer than two columns of numbers with many distinct values, or if nearly equal rows may
+    occur by chance.
+    """
     for names in find_columns_with_near_rows(X):
         # A part of a large table that keeps near rows together has the same clumps as the whole table.
         rows = choose_near_rows(X, names[0])
@@ -267,7 +271,8 @@ def _is_measured(series: pl.Series) -> bool:
 def _hash_partition(labels: np.ndarray) -> bytes:
     """Hash how the first rows are divided into groups with equal labels.
 
-    Two arrays of labels that divide the rows into the same groups have the same hash.
+    Two arrays of labels that divide these rows into the same groups have the same hash, whatever the labels are. To
+    save time, later rows of a long table are ignored.
     """
     labels = labels[:_MAX_COMPARED_ROWS]
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
@@ -291,7 +296,11 @@ class Comparison:
         self.model = QuickModel(sample, seed)
 
     def explain(self, candidate: Candidate) -> Explained | None:
-        """Return the shares of deviance explained with both kinds of folds, or None if the difference is not clear."""
+        """Return the shares of the deviance that a quick model explains with either kind of folds.
+
+        Return None if random folds are not clearly better than folds that keep the groups of `candidate` together. The
+        groups then do not matter.
+        """
         from scipy.stats import wilcoxon  # slow to import
 
         labels, model = candidate.labels, self.model

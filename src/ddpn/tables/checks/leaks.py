@@ -63,6 +63,11 @@ def find_leaks(
         columns, only days are tested one by one.
     exposure : array, shape (rows,), optional
         The exposures.
+
+    Returns
+    -------
+    list of TableFinding
+        The findings. Empty if there are none, if there are too few rows, or if all counts are equal.
     """
     dates = dates or {}
     if not X.columns:
@@ -119,12 +124,15 @@ def find_leaks(
 
 
 def _make_leak(names: Sequence[str], statement: str) -> TableFinding:
-    """Make a finding that columns were computed from the target."""
+    """Make a finding that the columns `names` were computed from the target, as the sentence `statement` says."""
     return TableFinding(FindingKind.LEAK, statement, tuple(names))
 
 
 def _make_question(names: Sequence[str], statement: str) -> TableFinding:
-    """Make a finding that asks the user whether columns were computed from the target."""
+    """Make a finding that asks the user whether the columns `names` were computed from the target.
+
+    `statement` is a sentence that says why that may be so.
+    """
     return TableFinding(FindingKind.QUESTION, statement, tuple(names))
 
 

@@ -108,7 +108,7 @@ class QuickModel:
         return mean
 
     def compute_deviances(self, means: np.ndarray) -> np.ndarray:
-        """Return the Poisson deviance of each row's count from its predicted mean."""
+        """Return the Poisson deviance of each row's count from its predicted mean. Shape: (rows,) -> (rows,)."""
         return poisson_deviance(self.sample.y, means)
 
     def explain_share(self, deviances: np.ndarray) -> float:
@@ -122,7 +122,7 @@ class QuickModel:
 
 
 def estimate_effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """Estimate a factor for the predicted mean of each row: how the counts of its group differ from the predictions.
+    """Estimate for each row how the counts of its group differ from the predictions, as a factor of its predicted mean.
 
     The factor is the ratio of observed to predicted counts of the group in other folds. It is shrunk towards 1, most if
     the groups hardly differ. The variance between groups is estimated from products of residuals of different rows of a
@@ -142,6 +142,7 @@ def estimate_effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: 
     Returns
     -------
     array, shape (rows,)
+        The factors, which are 1 for groups without rows in other folds.
     """
     residual = y - mean
     products, sizes = (

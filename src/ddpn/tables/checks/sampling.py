@@ -49,7 +49,7 @@ def choose_rows_of_groups(labels: np.ndarray, n_groups: int, max_rows: int, seed
 
     Parameters
     ----------
-    labels : array of uint64
+    labels : array of uint64, shape (rows,)
         The group of each row, as hashes.
     n_groups : int
         The approximate number of groups.

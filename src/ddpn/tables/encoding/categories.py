@@ -60,7 +60,10 @@ class LevelEffects(NamedTuple):
     scale: float
 
     def look_up(self, column: Column) -> np.ndarray:
-        """Return the effect of each row's level. Unseen levels have the effect 0."""
+        """Return the effect of each row's level, divided by `scale`. Shape: (rows,).
+
+        Unseen levels have the effect 0.
+        """
         return column.map_levels(self.values, 0.0, self.missing).astype(np.float32)
 
 

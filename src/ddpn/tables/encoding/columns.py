@@ -77,9 +77,10 @@ class ColumnPlan:
         return out
 
     def _write_numbers(self, x: np.ndarray, out: np.ndarray) -> None:
-        """Write the inputs of all columns of numbers into `out`.
+        """Write the inputs of all columns of numbers to `out`, an array (rows, inputs).
 
-        `x` has the values, shape (rows, columns of numbers), and `out` has shape (rows, inputs).
+        `x` has the values, shape (rows, columns of numbers), with NaN where they are missing. The inputs of all other
+        columns in `out` stay unchanged.
         """
         missing = np.isnan(x)
         x = np.where(missing, self._fill, x)

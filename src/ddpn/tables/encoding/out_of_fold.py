@@ -35,8 +35,12 @@ class OutOfFoldEffects:
     ----------
     encoder : FeatureEncoder
         An encoder that was fitted to the same rows.
-    X, y, weight, exposure
+    X : table
         The training rows.
+    y : array, shape (rows,)
+        Their counts.
+    weight, exposure : array, shape (rows,), or None
+        Their weights and exposures. None stands for 1 in all rows.
     fold : array of int, shape (rows,)
         The number of each row's fold, from 0 on.
     """
@@ -72,7 +76,8 @@ class OutOfFoldEffects:
     def encode(self, X: TableLike, fold: np.ndarray) -> np.ndarray:
         """Encode rows like `FeatureEncoder.transform`, but with level effects that were fitted without the row's fold.
 
-        `fold` has the fold number of each row. Shape of the result: (rows, inputs).
+        X has training rows. `fold` has the fold number of each row, as passed to the constructor. Shape of the result:
+        (rows, inputs).
         """
         table = self.encoder.schema_.parse(X)
         out = self.encoder.encode(table)
@@ -103,6 +108,9 @@ def drop_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
 
 
 def assign_folds_by_content(encoder: "FeatureEncoder", X: TableLike) -> np.ndarray:
-    """Assign each row to a fold by a hash of its cells, so that a row is in the same fold whenever it is read."""
+    """Assign each row to one of five folds by a hash of its cells, so that it is in the same fold whenever it is read.
+
+    Rows with equal cells are in the same fold. Return the fold number of each row, from 0 on. Shape: (rows,).
+    """
     codes = [hash_column(column) for column in encoder.schema_.parse(X)]
     return (hash_rows(codes, len(codes[0])) % np.uint64(FOLDS)).astype(np.int64)

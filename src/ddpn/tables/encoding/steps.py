@@ -63,7 +63,8 @@ def find_best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, n_cuts
     Returns
     -------
     list of arrays of int
-        The cuts of each column, in ascending order.
+        The cuts of each column, in ascending order. Empty for columns that no tree has split, and for all columns if
+        all counts are equal.
     """
     codes, y, weights = merge_equal_tree_rows(codes, y, weights)
     gains = np.zeros((codes.shape[1], 256))
@@ -80,8 +81,9 @@ def merge_equal_tree_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Merge rows with equal codes and counts, and scale their summed weights to mean 1.
 
-    The merged rows are sorted, because trees break ties by rounding errors, and these depend on the order of rows. So a
-    row of weight 3 gives the same trees as three equal rows. At most 100,000 merged rows are returned.
+    Return the codes, the counts and the weights of the merged rows. These are sorted, because trees break ties by
+    rounding errors, which depend on the order of rows. So a row of weight 3 gives the same trees as three equal rows.
+    At most 100,000 merged rows are returned: if there are more, only every second, third, ... one.
     """
     y = y.astype(np.float64) + 0.0  # no -0.0: rows are compared byte by byte
     row_bytes = np.hstack([codes, np.ascontiguousarray(y)[:, None].view(np.uint8)])
@@ -98,7 +100,10 @@ def merge_equal_tree_rows(
 
 
 def _boost_trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[JsonObject]:
-    """Fit boosted trees, and return the root node of each tree in LightGBM's JSON format."""
+    """Fit boosted trees of a Poisson rate, and return the root node of each tree in LightGBM's JSON format.
+
+    The arguments are those of `find_best_cuts`.
+    """
     import lightgbm  # not needed by most encoders, and slow to import
 
     settings = {
@@ -149,7 +154,8 @@ def choose_columns(
 def split_gains(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return by how much the best binary split of each column reduces the weighted sum of squared errors of y.
 
-    Missing values sort above all others. Shape: (columns,).
+    Missing values sort above all others. A column without a possible split, such as a constant one, has the gain 0. If
+    there are more than 10,000 rows, only some of them, at equal distances, are used. Shape: (columns,).
 
     >>> X = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 5.0], [4.0, 6.0]])
     >>> split_gains(X, np.array([0.0, 0.0, 2.0, 2.0]), np.ones(4)).tolist()
@@ -193,6 +199,7 @@ def encode_for_trees(
     Returns
     -------
     array of uint8, shape (rows, columns)
+        The codes.
     """
     codes = np.empty(table.shape, dtype=np.uint8)
     for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):

@@ -31,7 +31,10 @@ def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
 
 
 def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEncoder:
-    """Rebuild an encoder from the result of `encoder_to_bytes`. Errors call the file `source`."""
+    """Rebuild an encoder from the result of `encoder_to_bytes`.
+
+    Any other content raises an `InputError`, which calls the file `source`.
+    """
     try:
         document = json.loads(content)
         if document["format"] != _FORMAT:
