@@ -94,7 +94,13 @@ class Explanation(ExplanationResult):
         return "".join([*tables, f"<p>{self.drawn_rows_note}</p>" if self.drawn_rows_note else ""])
 
     def plot(self, figure: "Figure | None" = None) -> "Figure":
-        """Draw the effects of the six columns with the strongest effects on the mean (`Effects.plot`)."""
+        """Draw the effects of the six columns with the strongest effects on the mean (`Effects.plot`).
+
+        Parameters
+        ----------
+        figure : matplotlib Figure, optional
+            The figure to draw into. Default: a new figure of pyplot, which `plt.show()` shows.
+        """
         return self.effects.plot(figure=figure)
 
 
