@@ -137,6 +137,11 @@ def leaderboard(
         The number of rows from which the sample was drawn (`ddpn.tables.row_draw`), for the title.
     mixture_scores : RowScores, optional
         The mixture's scores of the rows, if they were already computed.
+
+    Returns
+    -------
+    Leaderboard
+        One entry per candidate, sorted by CRPS, and the verdict.
     """
     rows = _score_candidates(predictor, sample, mixture_scores)
     for name, dist in (others or {}).items():

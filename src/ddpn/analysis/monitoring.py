@@ -159,6 +159,12 @@ def compare(
     Returns
     -------
     Monitoring
+        All checks, and which of them are drift. A quantity that cannot be compared is listed in `not_compared`.
+
+    Raises
+    ------
+    InputError
+        If there are too few new rows, or if the model has no summary of its training rows.
     """
     for name, value in (("alpha", alpha), ("effect", effect)):
         if not is_number(value) or not 0.0 < value < 1.0:

@@ -86,9 +86,10 @@ def score_prediction(prediction: Prediction, rows: CountRows) -> RowScores:
 
 @torch.no_grad()
 def score_distribution(dist: CountDistribution, y: np.ndarray, interval: Interval) -> RowScores:
-    """Score the counts `y` by their predicted distributions and their intervals.
+    """Score the counts `y`, shape (rows,), by their predicted distributions and their intervals.
 
-    `interval` has the lowest count, the highest count and the probability of each row's interval.
+    `dist` has one distribution per row. `interval` has the lowest count, the highest count and the probability of each
+    row's interval.
     """
     (low, high, expected), counts = interval, torch.from_numpy(y)
     inside = (low <= counts) & (counts <= high)

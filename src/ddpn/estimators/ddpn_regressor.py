@@ -150,7 +150,7 @@ class DDPNRegressor(NetworkRegressor):
 
 
 def draw_validation_mask(sample: CountRows, share: float | str | None, seed: int) -> np.ndarray:
-    """Draw the rows to hold out for validation, and return a mask that is True for them.
+    """Draw the rows of `sample` to hold out for validation, and return a mask that is True for them.
 
     `share` is the share of rows to hold out. "auto" holds out a tenth if there are at least 200 rows, otherwise none.
     None holds out no rows. Rows of a group are held out together. The mask has shape (rows,).

@@ -68,7 +68,7 @@ def reject_dicts(X: object) -> None:
 
 
 def get_row_labels(*sources: object) -> np.ndarray | None:
-    """Return the index of the first pandas object among `sources`, or None if there is none."""
+    """Return the index of the first pandas object among `sources` as an array, or None if there is none."""
     for source in sources:
         index = getattr(source, "index", None)
         if isinstance(source, Sized) and isinstance(index, Sized) and len(index) == len(source):

@@ -109,7 +109,8 @@ class CountRange:
         """Check counts against the bounds, and return the rows with these bounds and recording limits as fields.
 
         Counts above `censored_above` are set to that number. `rows` may already have an upper bound or a recording
-        limit per row. Errors call the counts `name`.
+        limit per row. If the upper bound is the total of "k of n", it also becomes the exposure. A count outside the
+        bounds raises an `InputError`, which calls the counts `name`.
         """
         low, high = self.bounds(len(rows), rows.upper, rows.labels)
         y, limit = rows.y, rows.limit

@@ -233,6 +233,11 @@ class CountRows(Generic[Inputs, Vector]):
         ----------
         values : array, shape (rows, columns)
             X as finite numbers, by which rows are compared and sorted.
+
+        Returns
+        -------
+        CountRows
+            One row for each set of equal rows, with the sum of their weights.
         """
         kept, weight = self.has_weight, self.weight_or_ones
         extra = [part for name, part in self.parts.items() if name not in ("X", "weight")]

@@ -295,7 +295,10 @@ def _split_panel(times: np.ndarray, name: str, shares: Sequence[float], group: n
 
 
 def check_folds(fold: ArrayLike, rows: int) -> np.ndarray:
-    """Validate the fold numbers, one per row, and return them as int64."""
+    """Validate the fold numbers of `rows` rows, which are integers of at least 0, and return them as int64.
+
+    Other values, or a different number of them, raise an `InputError`.
+    """
     numbers = np.asarray(fold)
     if numbers.shape != (rows,) or numbers.dtype.kind not in "iu":
         got = f"shape {numbers.shape} of {numbers.dtype}"

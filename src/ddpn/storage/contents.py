@@ -17,7 +17,7 @@ def arrays_to_bytes(**arrays: np.ndarray) -> bytes:
 
 
 def arrays_from_bytes(content: bytes) -> dict[str, np.ndarray]:
-    """Read named arrays from the bytes of a safetensors file."""
+    """Read named arrays from the bytes of a safetensors file, the result of `arrays_to_bytes`."""
     return load(content)
 
 

@@ -61,8 +61,8 @@ def wrap_load_errors(load: Callable[Arguments, Content]) -> Callable[Arguments, 
 def check_destination(path: Path, overwrite: bool) -> None:
     """Raise an `InputError` if a model cannot be saved to `path`.
 
-    That is the case if the folder exists and `overwrite` is False, if it is not a saved model, or if it is not
-    writable.
+    That is the case if `path` exists and `overwrite` is False, if it exists but is not a saved model, or if it is not
+    writable. If a process was killed while it replaced the folder, the replacement is completed first.
     """
     recover(path)
     if path.exists() and not overwrite:
@@ -104,7 +104,11 @@ def write_model(path: Path, files: Mapping[str, bytes], manifest: JsonObject, ov
 
 
 def read_manifest(path: Path) -> JsonObject:
-    """Read the manifest of a saved model, and verify its checksum and format. No other file is read."""
+    """Read the manifest of a saved model, and verify its checksum and format. No other file is read.
+
+    An `InputError` is raised if the folder is not a saved model, if the manifest was changed, or if it has the format
+    of another version of ddpn.
+    """
     if not path.exists():
         recover(path)
     if not (path / MANIFEST).is_file():
@@ -168,7 +172,8 @@ def folder_version(path: Path) -> FolderVersion | None:
 def read_files(path: Path, manifest: JsonObject, folders: Collection[str] | None = None) -> dict[str, bytes]:
     """Read the files that the manifest lists, and verify their hashes.
 
-    With `folders`, only files in these subfolders, and files outside all subfolders, are read.
+    Return the contents by the paths of the files inside the folder. With `folders`, only files in these subfolders, and
+    files outside all subfolders, are read. A file that is missing or was changed raises an `InputError`.
     """
     digests = {
         name: digest

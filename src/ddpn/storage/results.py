@@ -63,12 +63,15 @@ class ResultStore:
         write_bytes(self.path(identity), json.dumps({"job": name, "files": hashes}).encode(), tidy=False)
 
     def paths(self, identity: object) -> dict[str, Path]:
-        """Return the paths of the files of a stored job, by file name."""
+        """Return the paths of the files of a stored job, by file name. The job must be stored (`read` says whether)."""
         hashes = json.loads(self.path(identity).read_bytes())["files"]
         return {file: self.folder / digest for file, digest in hashes.items()}
 
     def read(self, identity: object) -> dict[str, bytes] | None:
-        """Return the contents of the files of a stored job, by file name; None if a file is missing or damaged."""
+        """Return the contents of the files of a stored job, by file name.
+
+        Return None if the job is not stored, if one of its files is missing or damaged, or if `identity` is None.
+        """
         if identity is None:
             return None
         try:

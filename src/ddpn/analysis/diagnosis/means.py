@@ -43,7 +43,8 @@ class OutOfFoldMeans(NamedTuple):
     mean : array, shape (rows,)
         The prediction of each row by the fit without its fold. NaN for rows of folds for which no model was fitted.
     average : array, shape (rows,)
-        The average of the predictions of each row by all fits. Boosted trees store their out-of-fold predictions here.
+        The average of the predictions of each row by all fits. For boosted trees, these are the out-of-fold predictions
+        instead.
     """
 
     mean: np.ndarray
@@ -200,9 +201,9 @@ def _fit_boosting(
 ) -> OutOfFoldMeans:
     """Predict means out of fold by boosted trees that correct the out-of-fold means of another model.
 
-    `start_means` has the mean of each row by the other model. The trees predict the factor by which it is multiplied.
-    `fold_numbers` has the fold of each row. Only the first `n_folds` folds are predicted, each by trees fitted to all
-    other folds. For all other rows, `OutOfFoldMeans.mean` is NaN.
+    `start_means` has the mean of each row by the other model, shape (rows,). The trees predict the factor by which it
+    is multiplied. `fold_numbers` has the fold of each row. Only the first `n_folds` folds are predicted, each by trees
+    fitted to all other folds. For all other rows, `OutOfFoldMeans.mean` is NaN.
     """
     table, matrix = TreeTable.fit(sample.X)
     weight, rate = sample.weight_or_ones * start_means, sample.y / start_means

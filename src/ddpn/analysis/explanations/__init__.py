@@ -135,6 +135,11 @@ def explain(
         uses all rows, and "auto" uses the defaults of `effects` and `importance`. `drawn_rows_note` of the result
         says which rows were used.
 
+    Returns
+    -------
+    Explanation
+        The effects of the columns and, if y is given, their importance.
+
     Examples
     --------
     >>> import numpy as np

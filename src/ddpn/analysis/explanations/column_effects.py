@@ -56,6 +56,11 @@ def effects(
     progress : callable, optional
         Called with the name of each step.
 
+    Returns
+    -------
+    Effects
+        One effect per column, with curves for the mean and the spread and their standard errors.
+
     Examples
     --------
     >>> from ddpn import CountGLM

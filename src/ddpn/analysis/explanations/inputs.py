@@ -206,7 +206,7 @@ class Inputs:
         return new
 
     def join(self, other: Self) -> Self:
-        """Return inputs with the rows of `other` appended. The counts are dropped.
+        """Return new inputs, in which the rows of `other` follow the rows of this object. Counts are dropped.
 
         Raise an `InputError` if the columns differ.
         """

@@ -139,6 +139,11 @@ def importance(
     progress : callable, optional
         Called with the name of each step.
 
+    Returns
+    -------
+    Importances
+        One importance per column, with one value per repeat.
+
     Examples
     --------
     >>> from ddpn import CountGLM

@@ -163,6 +163,11 @@ def contributions(
     seed : int
         Seed of the sampling.
 
+    Returns
+    -------
+    Contributions
+        The contribution of each column to the prediction of each row, with standard errors.
+
     Examples
     --------
     >>> from ddpn import CountGLM

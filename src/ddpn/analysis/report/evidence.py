@@ -209,7 +209,10 @@ class _PredictedBlock(NamedTuple):
 
 
 def _summarise_block(prediction: Prediction, rows: CountRows) -> _PredictedBlock:
-    """Compute intervals, aleatoric and epistemic variance, and scores of a block of rows from its prediction."""
+    """Compute intervals, aleatoric and epistemic variance, and scores of a block of rows from its prediction.
+
+    `prediction` has one distribution for each of `rows`, which have the counts.
+    """
     mixture: Any = prediction.counts
     recorded = censor_rows(mixture, rows.limit)
     interval = replace(prediction, distribution=recorded).interval_with_probability(LEVEL)

@@ -40,6 +40,8 @@ def write_report(
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file, and return its path.
 
+    An existing file is replaced.
+
     Parameters
     ----------
     path : path

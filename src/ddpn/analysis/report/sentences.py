@@ -74,7 +74,7 @@ def describe_coverage(evidence: Evidence, evaluation: Evaluation) -> str:
 
 
 def describe_pit(pit: Pit) -> str:
-    """Describe the shape of the PIT histogram and what it means, if it is more than chance."""
+    """Describe the shape of the PIT histogram in a sentence, and what it means if it is more than chance."""
     if pit.shape == "flat":
         return "The PIT histogram is flat except for chance: there is no evidence against the predicted distributions."
     if pit.shape == "uneven":

@@ -116,8 +116,8 @@ def _isolates_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:
     """Return whether a flag distinguishes the rows with count 0 from the others.
 
     True means that the rows with one value of the flag are exactly those with count 0. False means that all rows with
-    count 0 have the same value of the flag, but so do rows with other counts. None means that the flag does not separate
-    them, or that there are too few rows to exclude chance.
+    count 0 have the same value of the flag, but so do rows with other counts. None means that the flag does not
+    separate them, or that there are too few rows to exclude chance.
     """
     flag = is_set if y[is_set].mean() > y[~is_set].mean() else ~is_set
     return not y[~flag].any() if _is_part(flag.astype(float), y) else None
