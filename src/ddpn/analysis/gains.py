@@ -130,7 +130,7 @@ def _vary_few_rows(differences: np.ndarray, weight: np.ndarray) -> np.ndarray:
     3. their negative differences become 0;
     4. all their differences become 0.
 
-    Shape: (rows,) -> (4, rows).
+    `weight` has the weight of each row in the mean. Shape: (rows,) -> (4, rows).
     """
     few = np.argsort(-np.abs(differences * weight), kind="stable")[: _count_few_rows(len(differences))]
     variants = np.stack([differences] * 4)

@@ -181,7 +181,7 @@ def out_of_fold_leaderboard(
 def _score_candidates(
     predictor: Predictor, sample: CountRows, mixture_scores: RowScores | None = None
 ) -> dict[str, RowScores]:
-    """Return the scores of the rows by the mixture and by every member, keyed by name.
+    """Return the scores of the rows in `sample` by the mixture and by every member of `predictor`, keyed by name.
 
     `mixture_scores` are the scores by the mixture, if they were already computed.
     """

@@ -59,7 +59,7 @@ class RowScores(NamedTuple):
 
 
 def score_rows(predictor: Predictor, sample: CountRows, member: str = MIXTURE) -> RowScores:
-    """Predict rows, and score the distributions and their calibrated intervals by the observed counts.
+    """Predict the rows of `sample`, and score the distributions and calibrated intervals by the observed counts.
 
     `member` is the name of the model in the mixture that predicts, or "mixture" for the whole mixture. If the
     predictions are Normals, the distributions of their rounded values are scored.

@@ -152,7 +152,7 @@ def _decide_level(evaluation: Evaluation) -> tuple[str, str]:
 
 
 def _describe_tie(evaluation: Evaluation, rival_label: str, crps_words: str) -> str:
-    """Write the headline for the case that the model and its rival are equally good.
+    """Write the headline of the verdict for the case that the model and its rival are equally good.
 
     `rival_label` is the rival's name, and `crps_words` is a clause that compares the two by CRPS.
     """
@@ -184,7 +184,7 @@ def _add_article(label: str) -> str:
 
 
 def _describe_doubt(evaluation: Evaluation, rival_label: str, crps_words: str) -> str:
-    """Write the headline for the case that there are too few rows to say whether the model or its rival is better.
+    """Write the headline of the verdict for the case that too few rows were scored to say which model is better.
 
     `rival_label` is the rival's name, and `crps_words` is a clause that compares the two by CRPS.
     """
@@ -199,7 +199,11 @@ def _describe_doubt(evaluation: Evaluation, rival_label: str, crps_words: str) -
 
 
 def format_gain(gain: Gain, base: float) -> str:
-    """Format a gain with its interval in percent of a mean score `base`, such as "3% lower, 95% interval 1% to 5%"."""
+    """Format a gain with its interval in percent of a mean score `base`, such as "3% lower, 95% interval 1% to 5%".
+
+    A positive gain is a lower score of the first model. If the interval contains 0, both of its ends are called "lower"
+    or "higher".
+    """
     low, middle, high = (_format_share(value, base) for value in (gain.low, gain.mean, gain.high))
     if not gain.is_clear:
         return f"{middle} {_side(gain.mean)}, 95% interval {low} {_side(gain.low)} to {high} {_side(gain.high)}"

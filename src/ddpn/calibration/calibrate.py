@@ -135,7 +135,8 @@ def fit_calibration(
     to the other parts, because the map of new rows was not fitted to them either.
 
     If `is_rough` is True, only the intervals of the mixture are calibrated, to save time: there are no maps, and no
-    intervals of single members. `seed` is as for `calibrate`.
+    intervals of single members. There are no maps either with fewer than 50 rows, or if `options` turns recalibration
+    off. `seed` is as for `calibrate`.
     """
     maps: dict[str, Sequence[MonotoneMap]] = {}
     recalibrations: dict[str, Recalibration] = {}

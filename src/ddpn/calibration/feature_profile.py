@@ -112,7 +112,10 @@ class FeatureProfile:
 
     @classmethod
     def fit(cls, X: TableLike, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
-        """Summarise the training rows with positive weight; columns in `ignored` do not count in the score of a row."""
+        """Summarise the rows of X with positive weight, which are the training rows.
+
+        `weight` has the weight of each row; None stands for 1. Columns in `ignored` do not count in the score of a row.
+        """
         table = read_table(X)
         if weight is not None:
             table = table.rows(np.flatnonzero(np.asarray(weight) > 0.0))

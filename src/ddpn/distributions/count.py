@@ -195,9 +195,9 @@ class CountDistribution(Distribution, ABC):
         return y
 
     def _broadcast_counts(self, value: ArrayLike, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
-        """Validate counts and broadcast them with `batch_shape`.
+        """Validate the counts `value` and broadcast them with `batch_shape`.
 
-        Return them as a flat float64 array, together with the broadcast shape.
+        Return them as a flat float64 array, together with the broadcast shape. `negative` allows negative integers.
         """
         y = self.as_counts(value, negative)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))

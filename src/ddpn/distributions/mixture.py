@@ -385,7 +385,8 @@ def _normalise_weights(
 ) -> Tensor:
     """Validate mixture weights and convert them to a float64 tensor, divided by their sum along the last axis.
 
-    Raise an `InputError` if the length of the last axis is not `size`, the number of components.
+    The result is on `device`. Raise an `InputError` if the length of the last axis is not `size`, the number of
+    components, or if values are validated (see `validate_args`) and are not weights.
     """
     weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
     if weights.dim() == 0 or weights.shape[-1] != size:

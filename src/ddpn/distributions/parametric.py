@@ -192,7 +192,11 @@ def _call_kernel(
 
 
 class _KernelContext(FunctionCtx):
-    """The autograd context of `_Kernel` and `_Slopes`, with what `forward` saves for `backward`."""
+    """The context that PyTorch passes to the autograd functions `_Kernel` and `_Slopes`.
+
+    Its attributes are what `forward` saves for `backward`: the class of distributions, the name of the kernel, the
+    counts, and tensors.
+    """
 
     kind: type[ParametricDistribution]
     name: str

@@ -238,7 +238,10 @@ class DoublePoissonSums(NamedTuple):
 
 
 def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
-    """Compute the normaliser, mean, variance and mean deviance of Double Poissons."""
+    """Compute the normaliser, mean, variance and mean deviance of Double Poissons with parameters `mu` and `gamma`.
+
+    All tensors have one shape.
+    """
     terms = weigh_terms(torch.zeros_like(mu), mu, gamma)
     # Deviations from the most probable term, so that a variance is accurate even if nearly all mass is on this term.
     centre = terms.y.gather(-1, terms.weight.detach().argmax(-1, keepdim=True))
@@ -250,7 +253,10 @@ def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
 
 
 def double_poisson(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    """Compute log p(y) of Double Poissons. The result can be differentiated any number of times."""
+    """Compute log p(y) of Double Poissons with parameters `mu` and `gamma`, for tensors of one shape.
+
+    The result can be differentiated any number of times in both parameters.
+    """
     if mu.is_cuda and not is_transformed(y, mu, gamma):
         return DoublePoissonLogProb.apply(y, mu, gamma)
     return _log_prob(y, mu, gamma)

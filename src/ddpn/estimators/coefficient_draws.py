@@ -15,10 +15,10 @@ def draw_glms(
 ) -> list[GLM]:
     """Draw GLMs whose coefficients differ from those of `glm` by normal errors with the given covariance.
 
-    `is_linear` says of each parameter of the likelihood, such as log mean and log gamma, whether it is linear in the
-    columns (True) or constant (False). `covariance` is the covariance matrix of all coefficients
-    (`CountGLM.covariance_`), shape (coefficients, coefficients): parameter by parameter, each intercept before its
-    slopes. Coefficients that are not identified, whose covariance is NaN, stay as they are.
+    Return `n_draws` GLMs, drawn by `generator`. `is_linear` says of each parameter of the likelihood, such as log mean
+    and log gamma, whether it is linear in the columns (True) or constant (False). `covariance` is the covariance matrix
+    of all coefficients (`CountGLM.covariance_`), shape (coefficients, coefficients): parameter by parameter, each
+    intercept before its slopes. Coefficients that are not identified, whose covariance is NaN, stay as they are.
     """
     linear = glm.linear
     # Rounding may make a variance slightly negative, which is no reason to warn.

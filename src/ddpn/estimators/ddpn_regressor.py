@@ -153,7 +153,8 @@ def draw_validation_mask(sample: CountRows, share: float | str | None, seed: int
     """Draw the rows of `sample` to hold out for validation, and return a mask that is True for them.
 
     `share` is the share of rows to hold out. "auto" holds out a tenth if there are at least 200 rows, otherwise none.
-    None holds out no rows. Rows of a group are held out together. The mask has shape (rows,).
+    None holds out no rows. Rows of a group are held out together. `seed` is the seed of the draw. The mask has shape
+    (rows,).
     """
     if share == "auto":
         share = HELD_OUT_SHARE if len(sample) >= MIN_ROWS_TO_VALIDATE else 0.0

@@ -74,10 +74,10 @@ class Stack:
 
 @dataclass(frozen=True)
 class HeadNodes:
-    """The distributions that `size` components consist of, in one stack per family.
+    """The distributions that `size` components consist of, as stacks of distributions of the same family.
 
-    `zero` is the additional probability of the count 0 in each component, as in zero-inflated likelihoods. It has shape
-    (rows, size), or is None.
+    There may be several stacks of a family; `MixtureGraph` joins them later. `zero` is the additional probability of
+    the count 0 in each component, as in zero-inflated likelihoods. It has shape (rows, size), or is None.
     """
 
     size: int
@@ -190,8 +190,9 @@ _LINKS: dict[str, Callable[[list[Value], Value, bool], tuple[str, Value]]] = {
 def _add_zero_head(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
     """Add the nodes of a zero-inflated or hurdle likelihood, with the additional probability of 0.
 
-    In a hurdle model, the base distribution is conditioned on positive counts. The parameters are those of
-    `_add_family`.
+    In a hurdle model, the base distribution is conditioned on positive counts. `raw` has the raw outputs of the
+    likelihood, shape (rows, size) each; the last is the logit of the additional probability. `log_scale` and `size` are
+    as for `add_head`.
     """
     logit, positive = bend(raw[-1], *zeros.LOGIT), np.full(size, isinstance(head, zeros.HurdleHead))
     base = _add_family(head.base, raw[:-1], log_scale, size).scale_weights((-logit).op("Sigmoid"))
@@ -201,7 +202,8 @@ def _add_zero_head(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | No
 def _add_mixture(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
     """Add the nodes of a mixture likelihood (`MixedHead`), whose weights are predicted as well.
 
-    The parameters are those of `_add_family`.
+    `raw` has the raw outputs, shape (rows, size) each: first those of all families, then one logit per family.
+    `log_scale` and `size` are as for `add_head`.
     """
     graph, start, components = raw[0].graph, 0, []
     logits = [

@@ -122,7 +122,8 @@ def read_training_quantile(source: ExportedModel, level: float) -> float | None:
     """Estimate the quantile of all training counts at a level, from the distribution of the member "constant".
 
     This member predicts the same distribution for every row, fitted to all training counts. `level` is a probability,
-    such as 0.999. Return None if the model has no such member, or if its likelihood is the Double Binomial.
+    such as 0.999. `source` is the model to export. Return None if the model has no such member, or if its likelihood is
+    the Double Binomial.
     """
     facts: JsonObject = source.members.get("constant", {}).get("facts", {})
     if "raw outputs" not in facts:
@@ -167,7 +168,7 @@ def choose_pmf_count(source: ExportedModel) -> int:
 
 
 def build_model(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[InputColumn], dict[str, str]]:
-    """Build the ONNX model of the outputs that `spec` lists.
+    """Build the ONNX model of the outputs that `spec` lists, for the model `source`.
 
     Returns
     -------

@@ -76,7 +76,10 @@ def _add_networks(graph: Graph, member: Networks, rows: RowNodes) -> HeadNodes:
 
 
 def _linear(graph: Graph, x: Value, weight: Tensor, bias: Tensor) -> Value:
-    """Apply a linear layer of M networks at once. Shape: (1 or M, rows, inputs) -> (M, rows, outputs)."""
+    """Apply a linear layer of M networks at once: `x` @ `weight` + `bias`.
+
+    Shape: x (1 or M, rows, inputs), weight (M, inputs, outputs), bias (M, 1, outputs) -> (M, rows, outputs).
+    """
     return x.op("MatMul", graph.weights(weight.detach().numpy())) + graph.weights(bias.detach().numpy())
 
 

@@ -98,7 +98,7 @@ class MemberFitter:
         self._fits: dict[int, MemberJobs] = {}
 
     def fit(self, spec: MemberSpec, members_left: int) -> MemberFit:
-        """Fit a member to as many training rows as the time limit allows.
+        """Fit the member `spec` to as many training rows as the time limit allows.
 
         The member is first fitted to a sample of the rows. The time that this takes determines to how many rows it is
         fitted next. Without a time limit, or without held-out rows, it is fitted to all rows at once, and so are
@@ -139,7 +139,7 @@ class MemberFitter:
         return replace(fit, n_rows=rows)
 
     def _start_clock(self, spec: MemberSpec, members_left: int) -> Clock:
-        """Return a clock that limits one member to its share of the remaining time. Baselines have no limit.
+        """Return a clock that limits the member `spec` to its share of the remaining time. Baselines have no limit.
 
         The remaining time is divided equally among `members_left` members, including this one. Members that are fitted
         as parallel jobs need not share it.
@@ -171,7 +171,7 @@ class MemberFitter:
         return replace(self.folds, train=train.rows(chosen), fold_numbers=sampled_folds)
 
     def _fit_to_rows(self, spec: MemberSpec, rows: int, clock: Clock) -> MemberFit:
-        """Fit a member to a sample of about `rows` training rows within the time limit of `clock`.
+        """Fit the member `spec` to a sample of about `rows` training rows within the time limit of `clock`.
 
         If the model itself fails or cannot be fitted in time, the result has a `reason` instead of a `member`. Errors
         in the user's input and errors of the machine are raised.
@@ -197,11 +197,11 @@ class MemberFitter:
         return MemberFit(member, seconds, is_interrupted=member.interrupted)
 
     def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, rows: int, clock: Clock) -> tuple[Member, float]:
-        """Fit a member to a sample of about `rows` training rows as a job.
+        """Fit the member `spec` as a job to a sample of about `rows` training rows, within the time limit of `clock`.
 
-        Return the member and its fitting time in seconds. The first call with a number of rows also fits all other
-        members in parallel, except baselines and larger versions of other members. Later calls with this number of rows
-        return their results.
+        `jobs` says where jobs run and whether their results are stored. Return the member and its fitting time in
+        seconds. The first call with a number of rows also fits all other members in parallel, except baselines and
+        larger versions of other members. Later calls with this number of rows return their results.
         """
         if rows not in self._fits:
             self._fits[rows] = MemberJobs(jobs, self._sample_rows(rows), self.seed)

@@ -102,11 +102,11 @@ class Folds:
         return [self.train.rows(self.fold_numbers == k) for k in range(int(self.fold_numbers.max()) + 1)]
 
     def fit(self, spec: MemberSpec, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit a member to the training rows.
+        """Fit the member `spec` to the training rows.
 
-        If there are folds, one copy of the member is fitted per fold, to the rows of the other folds. The copies are
-        returned as a `CrossFitted` member. `clock` is the time limit of all copies together. Raise a
-        `NotApplicableError` if there is only one fold.
+        `seed` is the seed of all random numbers of the fit. If there are folds, one copy of the member is fitted per
+        fold, to the rows of the other folds. The copies are returned as a `CrossFitted` member. `clock` is the time
+        limit of all copies together. Raise a `NotApplicableError` if there is only one fold.
         """
         if self.fold_numbers is None:
             return spec.fit(self.train, self.validation, seed, clock)
@@ -115,7 +115,10 @@ class Folds:
         return CrossFitted(spec.kind.fit_copies(self.train, self.fold_numbers, seed, clock, **spec.fold_options))
 
     def fit_copy(self, spec: MemberSpec, fold: int, seed: int, clock: Clock = NO_LIMIT) -> Member:
-        """Fit the copy of a cross-fitted member that leaves out fold number `fold`."""
+        """Fit one copy of the member `spec`: the copy that leaves out fold number `fold`, counted from 0.
+
+        If the time of `clock` is up before there is a result, a `TimeLimitError` is raised.
+        """
         assert self.fold_numbers is not None
         return spec.kind.fit(self.train.rows(self.fold_numbers != fold), None, seed, clock, **spec.fold_options)
 
@@ -299,7 +302,8 @@ class MemberJobs:
 def fit_member(folds: Folds, spec: MemberSpec, seed: int, fold: int | None, clock: Clock) -> dict[str, bytes]:
     """Fit a member, or only its copy that leaves out fold number `fold` if this is given. A job runs this function.
 
-    Return contents of files by file name: the files of the fitted member, and a JSON file with the fitting time in
+    `folds` has the training rows and the folds, `spec` says what to fit, and `clock` is the time limit. Return contents
+    of files by file name: the files of the fitted member, and a JSON file with the fitting time in
     seconds, without the time in which kernels were compiled, and the warnings.
     """
     started = read_clock_without_compiling()

@@ -220,8 +220,8 @@ class Member(ABC):
     ) -> list[Self]:
         """Fit one copy of the member per fold, each to the rows outside this fold.
 
-        `fold` has the fold of each row, numbered from 0. `options` are passed to `fit`. Item k of the result is the
-        copy that was fitted without fold k.
+        `fold` has the fold of each row of `train`, numbered from 0. `clock` is the time limit of all copies together.
+        `seed` and `options` are passed to `fit`. Item k of the result is the copy that was fitted without fold k.
         """
         number, copies = int(fold.max()) + 1, list[Self]()
         with inner_bar(f"{cls.label}, folds", number) as bar:
@@ -234,8 +234,9 @@ class Member(ABC):
     def predict_components(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
         """Predict the components of each row: the distributions whose mixture with equal weights is the prediction.
 
-        Return a list of batches. A batch of shape (rows, k) holds k distributions per row. Most members return a single
-        batch; a cross-fitted member returns the batches of all its copies.
+        X and `exposure` are as for `distribution`. Return a list of batches. A batch of shape (rows, k) holds k
+        distributions per row. Most members return a single batch; a cross-fitted member returns the batches of all its
+        copies.
         """
         return [self.distribution(X, exposure)]
 
@@ -287,7 +288,7 @@ class MemberSpec:
 
 
 def predict_valid_components(member: Member, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
-    """Predict the components of each row by `Member.predict_components`, and check the shapes of the result.
+    """Predict the components of each row of X by `Member.predict_components`, and check the shapes of the result.
 
     Raise a `NotApplicableError` if a batch does not have the shape (rows, k). Other shapes may be broadcast, and would
     then mix up the distributions of different rows.

@@ -194,9 +194,10 @@ class NetworkFit(Generic[NetworksType]):
         return choose_numeric_encoding(self.n_rows, columns) if numeric == "auto" else numeric, config
 
     def _make_member(self, rows: EncodedRows, model: CountModel, history: History) -> NetworksType:
-        """Create the member from the trained model.
+        """Create the fitted member from the trained model, which is converted to float64 and moved to the CPU in place.
 
-        Raise a `KeyboardInterrupt` if the training was interrupted before the first epoch was complete.
+        `rows` has the encoder, and `history` is the record of the training. Raise a `KeyboardInterrupt` if the training
+        was interrupted before the first epoch was complete.
         """
         if not history.epochs:
             raise KeyboardInterrupt
@@ -313,9 +314,10 @@ class NetworkFit(Generic[NetworksType]):
         )
 
     def _fit_intercepts(self, sample: CountRows) -> Tensor | None:
-        """Fit the likelihood without features; return its raw outputs, such as log mu, from which training starts.
+        """Fit the likelihood to the counts in `sample` without features, and return its raw outputs, such as log mu.
 
-        The result has shape (head.n_raw,). Return None if the options ask for a random start.
+        Training starts from them. The result has shape (head.n_raw,). Return None if the options ask for a random
+        start.
         """
         if self.options.start == "random":
             return None
@@ -347,9 +349,10 @@ class NetworkFit(Generic[NetworksType]):
 
 
 def build_model(head: Head, options: NetworkOptions, n_in: int, n_networks: int) -> CountModel:
-    """Build a model of `n_networks` networks with `n_in` inputs each.
+    """Build a model of `n_networks` networks with `n_in` inputs each, for the likelihood `head`.
 
-    Its weights are not initialised; call `CountModel.reset`.
+    `options` has the backbone, the layer widths and the activation. The weights are not initialised; call
+    `CountModel.reset`.
     """
     if options.backbone == "mlp":
         layers = MLP(n_in=n_in, n_networks=n_networks, hidden=options.widths, activation=options.activation)

@@ -276,8 +276,8 @@ def choose_batch_size(rows: int) -> int:
 def choose_epochs(rows: int, batch_size: int) -> int:
     """Choose the number of epochs for about 1,000 training steps, or 3,000 if there are more than 5,000 rows.
 
-    The result is at most 300, and at least 40 for more than 5,000 rows. On small development tables, more steps did not
-    help.
+    An epoch has about `rows` / `batch_size` steps. The result is at most 300, and at least 40 for more than 5,000 rows.
+    On small development tables, more steps did not help.
     """
     steps, least = (1000, 1) if rows <= SMALL_TABLE_ROWS else (3000, 40)
     return int(np.clip(steps // max(1, rows // batch_size), least, 300))

@@ -98,8 +98,10 @@ class Networks(Member):
     ) -> Self:
         """Encode the rows and train the networks within the time limit of `clock`.
 
-        If training is interrupted by Ctrl-C, the networks keep their best weights so far, and `interrupted` is True.
-        `options` are the arguments of `ddpn.members.network_fit.NetworkFit`.
+        Each network keeps the weights of the epoch with its best score on the rows `validation`; without them, those of
+        the last epoch. If training is interrupted by Ctrl-C, the networks keep their best weights so far, and
+        `interrupted` is True. `seed` is the seed of all random numbers. `options` are the arguments of
+        `ddpn.members.network_fit.NetworkFit`.
         """
         return NetworkFit(cls, **options).fit(train, validation, seed, clock)
 

@@ -205,9 +205,10 @@ class Portfolio:
         return notes
 
     def _record_skipped(self, spec: MemberSpec) -> None:
-        """Record why a larger version of another member is not fitted.
+        """Record why the member `spec`, a larger version of another member, is not fitted.
 
-        Either the smaller member could not be fitted, or a larger one is not expected to help.
+        If the smaller member could not be fitted, the same reason is recorded in `left_out`. Otherwise, `not_tried`
+        says that a larger one is not expected to help.
         """
         smaller = str(spec.larger_than)
         if smaller in self.left_out:
@@ -226,19 +227,23 @@ class Portfolio:
                 self.left_out[spec.name] = TIME_IS_UP
 
     def _record_failure(self, spec: MemberSpec, reason: str, error: Exception | None) -> None:
-        """Record why a member could not be fitted or scored. The fit of the mixture continues without it."""
+        """Record in `left_out` why the member `spec` could not be fitted or scored.
+
+        `reason` is a phrase, and `error` the exception that ended its fit, if any. The fit of the mixture continues
+        without this member.
+        """
         if reason:
             self.left_out[spec.name] = reason
         self._error = error or self._error
 
     def _remove(self, spec: MemberSpec) -> None:
-        """Remove a fitted member and its predictions."""
+        """Remove the fitted member `spec` and its predictions."""
         self.members.pop(spec.name)
         self.seconds.pop(spec.name)
         self.predictions.discard(spec.name)
 
     def _update_weights(self, spec: MemberSpec, scores: MixtureScores, blocks: Sequence[np.ndarray]) -> bool:
-        """Score a new member on held-out rows, and choose the weights of all members again.
+        """Score the new member `spec` on held-out rows, and choose the weights of all members again.
 
         `scores` has the scores of the members that were fitted before, to which those of the new member are added.
         `blocks` has the positions of the held-out rows, in several arrays. The rows of an array are predicted together.

@@ -159,7 +159,10 @@ def choose_rows_to_score(
 
 
 def _read_sample(folder: ModelFolder, frame: pl.DataFrame) -> CountRows:
-    """Read rows that `scan_rows` has already checked, without warnings."""
+    """Convert rows that `scan_rows` has already checked to features and counts, without repeating its warnings.
+
+    `frame` has some rows of the table. Those without a count are left out.
+    """
     counts = folder.model.predictor_.counts
     return folder.roles.read_rows(frame, folder.model.fractional, lambda sentence: None, counts)
 

@@ -163,8 +163,9 @@ def _combine_folds(
 ) -> OutOfFoldMeans:
     """Combine the predictions of several fits, each of which left out one fold.
 
-    `fold_numbers` has the fold of each row. `fold_predictions[k]` has the predictions of all rows by the fit without
-    fold k.
+    `sample` has the rows, and `fold_numbers` the fold of each row. `fold_predictions[k]` has the predictions of all
+    rows by the fit without fold k. If there are fewer of them than folds, `OutOfFoldMeans.mean` is NaN for the rows of
+    the folds without one.
     """
     mean, clipped = np.full(len(fold_numbers), np.nan), [_clip_means(sample, fit) for fit in fold_predictions]
     for fold, fold_mean in enumerate(clipped):

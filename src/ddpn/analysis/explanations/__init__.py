@@ -170,7 +170,7 @@ def explain_inputs(
 
     Effects are measured on the rows of `inputs`. Importance is measured on the rows of `importance_inputs`, by default
     those of `inputs`. If the model was fitted to the rows of `inputs`, pass held-out rows, because columns look too
-    important on training rows. The other arguments are as for `explain`.
+    important on training rows. `seed`, `progress` and `max_rows` are as for `explain`.
     """
     importance_inputs = inputs if importance_inputs is None else importance_inputs
     importances = None

@@ -234,8 +234,8 @@ class Inputs:
     def select_columns(self, columns: str | Iterable[str | int] | None, rng: np.random.Generator) -> list[int]:
         """Return the positions of columns that are given by name or position; None selects all columns.
 
-        With None and more than 40 columns, the 40 columns whose shuffling changes predictions most are selected. An
-        unknown name raises an `InputError`.
+        With None and more than 40 columns, the 40 columns whose shuffling changes predictions most are selected; `rng`
+        draws the rows and the shuffles for this. An unknown name raises an `InputError`.
         """
         if columns is None:
             return list(range(len(self.columns))) if len(self.columns) <= MAX_COLUMNS else self._choose_columns(rng)
@@ -250,7 +250,7 @@ class Inputs:
         """Return the 40 columns that change predictions most when they are shuffled, as positions in ascending order.
 
         The change is that of the predicted mean plus that of the predicted spread, each averaged over rows. At most 200
-        rows are used, because every column requires a new set of predictions.
+        rows, drawn by `rng`, are used, because every column requires a new set of predictions.
         """
         max_rows = int(np.clip(_MAX_SCREENED_CELLS // len(self.columns), _MIN_SCREENED_ROWS, _MAX_SCREENED_ROWS))
         few = self.rows(draw_rows(len(self), max_rows, seed=int(rng.integers(2**32))).positions)
@@ -273,9 +273,9 @@ class Inputs:
         return ColumnTable([column.rows(replaced.get(j, rows)) for j, column in enumerate(self.columns[: self.width])])
 
     def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> Mixture | Recalibrated:
-        """Predict the distributions of the rows that `table` returns for the same arguments.
+        """Predict the distributions of the rows at positions `rows`, with values of some columns taken from other rows.
 
-        Values of exposures and upper bounds can be taken from other rows as well.
+        `sources` is as for `table`. Values of exposures and upper bounds can be taken from other rows as well.
         """
         bounds = {name: self.columns[j].values[(sources or {}).get(j, rows)] for name, j in self.extra.items()}
         return self.predictor.distribution(self.table(rows, sources), bounds.get("exposure"), upper=bounds.get("upper"))
@@ -320,7 +320,10 @@ def join_columns(first: Column, second: Column) -> Column:
 
 
 def _compute_moments(dist: Mixture | Recalibrated, variance: bool, recalibrated: bool) -> PredictedMoments:
-    """Return the moments of a mixture and of its components. The options are as for `Inputs.moments`."""
+    """Return the moments of the mixtures `dist`, one per row, and of their components.
+
+    `variance` and `recalibrated` are as for `Inputs.moments`.
+    """
     mixture = dist.base if isinstance(dist, Recalibrated) else dist
     assert isinstance(mixture, Mixture)
     stacks = mixture.components if isinstance(mixture.components, tuple) else (mixture.components,)

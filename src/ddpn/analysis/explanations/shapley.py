@@ -231,7 +231,8 @@ def shapley_values(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the contribution of every column to the prediction of each row, and its standard error.
 
-    `rows` and `background` are positions of rows in `inputs`. `quantity` is 0 for the mean and 1 for the spread.
+    `rows` and `background` are positions of rows in `inputs`. `quantity` is 0 for the mean and 1 for the spread. `rng`
+    draws the orders of the columns.
 
     Each background row is turned into the explained row twice, one column at a time: in a random order of the columns,
     and in the reverse order. Averaging such antithetic pairs reduces the variance. The contributions to a row add up to

@@ -138,8 +138,9 @@ def gather_evidence(
 ) -> Evidence:
     """Predict and score the rows of a report that have a positive weight.
 
-    The arguments are those of `write_report`, except `names`: the names under which the report shows "exposure" and
-    "upper". If `held_out` is given, rows are predicted and scored out of fold.
+    If `sample` has more than `max_rows` rows, some are drawn at random. If `held_out` is given, rows are predicted and
+    scored out of fold. `names` has the names under which the report shows "exposure" and "upper". All other arguments
+    are those of `write_report`.
     """
     predictor: Predictor = model.predictor_
     leaks = [leak] if leak else []

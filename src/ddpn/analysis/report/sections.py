@@ -262,7 +262,10 @@ def group_by_important_columns(importances: Importances, evidence: Evidence) -> 
 
 
 def explain_columns(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
-    """Measure the importance of the columns, and the effects of the six columns that change predictions most."""
+    """Measure the importance of the columns, and the effects of the six columns that change predictions most.
+
+    `evidence` has the model and the rows of the report. `progress` is called with the name of each step.
+    """
     inputs = evidence.inputs if evidence.importance_inputs is None else evidence.importance_inputs
     importances = importance(inputs, seed=SEED, progress=progress)
     if not importances.results:
@@ -371,7 +374,11 @@ def describe_rows(model: FittedModel) -> str:
 
 
 def collect_reproduction_facts(model: FittedModel, evidence: Evidence, task: JsonObject) -> Facts:
-    """Return everything that is needed to reproduce the numbers of a report, as a list of (name, value)."""
+    """Return everything that is needed to reproduce the numbers of a report, as a list of (name, value).
+
+    Among them are the arguments of `model` that differ from their defaults, the versions of packages, and the
+    fingerprint of the rows in `evidence`. Information about the fit, such as the command, is taken from `task`.
+    """
 
     def one_line(value: object) -> str:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -237,7 +237,10 @@ def _table(ends: tuple[float, ...]) -> np.ndarray:
 
 
 def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    """Compute log(p(y + 1) / p(y)) by a formula in which no large terms cancel."""
+    """Compute log(p(y + 1) / p(y)) of Double Poissons by a formula in which no large terms cancel.
+
+    All tensors broadcast.
+    """
     count = y.clamp(min=0.0)
     inner = count * torch.log1p(1.0 / count.clamp(min=0.5)) - 1.0
     return (1.0 - gamma) * inner - gamma * torch.log((count + 1.0) / mu)

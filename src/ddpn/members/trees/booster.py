@@ -176,7 +176,7 @@ def _is_sum_of_trees(arrays: Mapping[str, np.ndarray], columns: int) -> bool:
 
 
 def _are_trees(arrays: Mapping[str, np.ndarray], n_leaves: np.ndarray, columns: int) -> bool:
-    """Return True if the splits form valid trees.
+    """Return True if the splits in the flat arrays of a booster (`parse_arrays`) form valid trees.
 
     `n_leaves` has the number of leaves of each tree. Every node but the root must have exactly one parent. Every split
     must use one of the matrix's `columns` columns.
@@ -205,8 +205,8 @@ def _have_valid_level_sets(
 ) -> bool:
     """Return True if every split on a categorical column refers to a valid set of levels of its own tree.
 
-    `n_leaves`, `n_sets` and `n_words` have one number per tree: of leaves, of sets of levels, and of the 32-bit words
-    that encode these sets.
+    `arrays` are the flat arrays of a booster (`parse_arrays`). `n_leaves`, `n_sets` and `n_words` have one number per
+    tree: of leaves, of sets of levels, and of the 32-bit words that encode these sets.
     """
     by_category = arrays["decision_type"] & _CATEGORY_BIT > 0
     sets_used, sets = arrays["threshold"][by_category], np.repeat(n_sets, n_leaves - 1)[by_category]

@@ -81,8 +81,9 @@ class DispersionFit:
         """Add boosted trees to the log dispersion until the out-of-fold loss stops improving.
 
         `rows` has the inputs and folds of the rows, in the same order as the counts. `settings` are those of the trees.
-        The trees are discarded if they are not clearly better than the constant alone, that is, unless they reduce the
-        out-of-fold loss by more than two standard errors of this reduction.
+        If the time of `clock` is up, the search for the best number of trees ends. The trees are discarded if they are
+        not clearly better than the constant alone, that is, unless they reduce the out-of-fold loss by more than two
+        standard errors of this reduction.
         """
         constant, before = self.raw, self.losses()
         data = FoldData(rows)

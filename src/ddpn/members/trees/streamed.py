@@ -58,7 +58,8 @@ def fit_stream(
     validation rows must already be divided by it.
 
     `table` converts rows to the matrix of the trees. `settings` are adapted to the number of rows: from 1,000,000 rows
-    on, trees have twice `settings.leaves` leaves, and there may be fewer rounds than `settings.rounds`.
+    on, trees have twice `settings.leaves` leaves, and there may be fewer rounds than `settings.rounds`. `clock` is the
+    time limit.
 
     Return the booster, the number of leaves of its trees, and the number of rows to which it was fitted. Return None if
     `sample` already has all rows that memory and time allow, or if all validation counts are 0.

@@ -222,7 +222,10 @@ def read_checkpoint(path: Path, identity: JsonObject) -> Snapshot | None:
 
 
 def identify_rows(source: Source) -> JsonObject:
-    """Return checksums of training rows in memory, or the digest of a streamed table, as a dictionary."""
+    """Return a dictionary that identifies the training rows `source`, with their number.
+
+    For rows in memory, it has a checksum of each field; for a streamed table, its digest.
+    """
     if isinstance(source, PerNetworkRows):
         return identify_rows(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
     identity: JsonObject = {"rows": len(source)}

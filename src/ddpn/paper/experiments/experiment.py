@@ -138,7 +138,10 @@ class Experiment:
         return replace(self, training=replace(self.training, **changes))
 
     def quick(self) -> Self:
-        """Return a copy with a tenth of the training, and with a new name so that it does not overwrite a full run."""
+        """Return a copy for a quick run: a tenth of the epochs or steps, and at most two networks per run.
+
+        The copy has another name, so that its results do not overwrite those of a full run.
+        """
         shorter: JsonObject = {
             name: _shorten(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None
         }

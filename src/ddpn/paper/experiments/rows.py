@@ -52,7 +52,8 @@ def make_network(experiment: Experiment, width: int, n_networks: int, hidden: tu
 def compute_features(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
     """Compute the features (outputs of the trunk) of all rows in batches, and return them on the CPU.
 
-    `precision` is "float32" or "bf16", as in the training. Texts of similar length share a batch, which saves padding.
+    `x` has the inputs of all rows, and `runtime` the device. `precision` is "float32" or "bf16", as in the training.
+    Texts of similar length share a batch, which saves padding. Shape of the result: (rows, ...).
     """
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
     features = torch.empty(0)

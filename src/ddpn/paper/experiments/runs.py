@@ -267,7 +267,7 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
 
 
 def _delete_checkpoints(folder: Path) -> None:
-    """Delete the trained networks and checkpoints of a run that is finished or must start from the beginning."""
+    """Delete the trained networks and checkpoints in the folder of a run that is finished or must start anew."""
     for path in folder.glob("members-*"):
         path.unlink()
 
@@ -294,6 +294,8 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
 
 def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Trained:
     """Train all networks of a run, in groups of `at_once` networks, and predict with them.
+
+    `parts` has the rows of the experiment, and `device` is as for `execute`.
 
     Trained networks are saved in `folder` until the run is done, so that an interrupted run can resume.
     """

@@ -128,7 +128,8 @@ def _includes_current_count(weights: np.ndarray | None) -> bool:
     """Return True if a column is a sum over several rows, including the row itself or a later row.
 
     `weights` are the results of `_find_weights`, from the earliest row of the window to the latest. At least two
-    weights must be large, among them the weight of the row itself or of a later row.
+    weights must be large, among them the weight of the row itself or of a later row. If `weights` is None, the result
+    is False.
     """
     if weights is None:
         return False
