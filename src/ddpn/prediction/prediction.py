@@ -496,7 +496,7 @@ def _to_numpy(values: Tensor) -> np.ndarray:
 
 
 def _columns_or_one(values: Tensor, argument: ArrayLike) -> np.ndarray:
-    """Convert a tensor (counts, rows) to an array (rows, counts), or (rows,) if the user asked for a single number.
+    """Convert the tensor `values` (counts, rows) to an array (rows, counts), or (rows,) for a single count.
 
     `argument` is what the user passed to a method such as `cdf`: one number, or several.
     """

@@ -10,7 +10,7 @@ _LARGE_COUNT, _LARGE_RATE = 22.0, 20.0
 
 
 def choose_exposure_unit(rows: CountRows, is_total: bool) -> float:
-    """Choose the number by which members divide exposures: a power of two, so that the division is exact.
+    """Choose the number by which members divide the exposures of `rows`: a power of two, so that division is exact.
 
     It is the power of two nearest to the weighted mean exposure. Without exposures, it is 1. If counts exceed 4
     million, it is smaller, so that rates per unit stay below a million. If `is_total` is True, exposures are the totals

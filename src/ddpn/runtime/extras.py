@@ -45,7 +45,7 @@ def import_on_use(package: str, modules: Mapping[str, str]) -> Callable[[str], A
 
 
 def base_class(module: str, name: str, extra: str) -> Any:
-    """Import a class to inherit from; if its library is missing, return a stand-in.
+    """Import the class `name` of `module` to inherit from; if its library is missing, return a stand-in.
 
     The stand-in raises a `ConfigError` when it is instantiated. So a module can define subclasses even if the library
     is not installed, for example to build the documentation.

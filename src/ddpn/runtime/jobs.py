@@ -178,7 +178,10 @@ def _make_error(job: Job, reason: str) -> JobError:
 def _run_in_processes(
     jobs: Sequence[Job], shared: object, number: int, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
-    """Run jobs in `number` processes. If a process dies, repeat the unfinished jobs one at a time."""
+    """Run jobs in `number` processes, and yield their results. `shared` and `on_start` are as for `run`.
+
+    If a process dies, the unfinished jobs are repeated one at a time, so that only the job that ends its process fails.
+    """
     # An array of bytes is written once, to a file that all processes map. Unlike mapped arrays, those that a process
     # unpickles from it can be modified.
     content = np.frombuffer(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL), dtype=np.uint8)
@@ -258,7 +261,10 @@ def _end_with_parent(parent: int) -> None:
 def _run_on_cluster(
     cluster: RayCluster, jobs: Sequence[Job], shared: object, on_start: Callable[[Job], object]
 ) -> Iterator[Result]:
-    """Run jobs as tasks of a Ray cluster, which repeats a job if its node dies or if it raises an unexpected error."""
+    """Run jobs as tasks of a Ray cluster, and yield their results. `shared` and `on_start` are as for `run`.
+
+    Ray repeats a job if its node dies or if it raises an unexpected error.
+    """
     ray = cluster.connect()
     # By default, Ray would fill half of a node before it uses the next one.
     task = ray.remote(

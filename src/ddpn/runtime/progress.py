@@ -114,7 +114,10 @@ def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 
 
 
 def inner_bar(title: str, total: int) -> AbstractContextManager[ProgressBar]:
-    """Show a progress bar inside the `with` block of another one, but only if the outer bar is shown."""
+    """Show a progress bar inside the `with` block of another one, but only if the outer bar is shown.
+
+    `title` and `total` are as for `progress_bar`.
+    """
     return progress_bar(title, total, shown=_IS_SHOWN.get())
 
 

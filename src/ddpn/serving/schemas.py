@@ -220,7 +220,7 @@ class RequestError(InputError):
 
 
 def retry_later(message: str, status: int = 503) -> RequestError:
-    """Return an error that asks the client to send the request again after a second."""
+    """Return an error with this message and HTTP status that asks the client to try again after a second."""
     return RequestError(message, status, {"Retry-After": "1"})
 
 
@@ -248,7 +248,10 @@ def to_request_error(error: Exception, body: type[DescribedModel] | None = None)
 
 
 def _list_problems(error: RequestValidationError, body: type[DescribedModel]) -> RequestError:
-    """Convert pydantic's errors about a request to one error for the client, with one problem per field or cell."""
+    """Convert pydantic's errors about a request to one error for the client, with one problem per field or cell.
+
+    `body` is the pydantic model that validated the request.
+    """
     cause = error.__cause__
     if isinstance(cause, json.JSONDecodeError):
         return RequestError(f"The body must be JSON: {cause.msg} at line {cause.lineno}, column {cause.colno}.")

@@ -131,7 +131,10 @@ def read_file(source: str, as_text: Iterable[str] = (), layout: Layout = WHOLE_F
 
 
 def _parse_content(content: bytes, extension: str, as_text: set[str], name: str, layout: Layout) -> pl.DataFrame:
-    """Parse the bytes of a file with this extension. The other parameters are as for `read_text_table`."""
+    """Parse the bytes of a file with this extension into a polars frame.
+
+    `as_text` and `layout` are as for `read_file`. `name` is the name of the file in messages.
+    """
     if extension in TEXT:
         return read_text_table(content, TEXT[extension], name, as_text, layout)
     if extension in EXCEL:
@@ -144,7 +147,10 @@ def _parse_content(content: bytes, extension: str, as_text: set[str], name: str,
 
 
 def _read_sheet(content: bytes, name: str, layout: Layout) -> pl.DataFrame:
-    """Read one sheet of a workbook. `content` has the bytes of the file, and `name` is its name in messages."""
+    """Read the sheet of a workbook that `layout` names, by default the first one.
+
+    `content` has the bytes of the file, and `name` is its name in messages.
+    """
     engine = import_extra("fastexcel", "files")
     try:
         workbook = engine.read_excel(content)

@@ -87,7 +87,10 @@ def _join_near_rows(X: pl.DataFrame, labels: np.ndarray) -> np.ndarray:
 
 
 def describe_missing_groups(frame: pl.DataFrame, columns: Sequence[str], missing: Sequence[str]) -> list[str]:
-    """Return a sentence about each group column that has missing values. `missing` are the words for missing values."""
+    """Return a sentence about each group column that has missing values; the list may be empty.
+
+    `frame` is the table, and `missing` are the words for missing values. Columns that the table lacks are ignored.
+    """
     counts = {name: _to_clean_text(frame[name], missing).null_count() for name in columns if name in frame.columns}
     return [
         f"Column {name} is missing in {count:,} rows: each of these rows is treated as a group of its own."

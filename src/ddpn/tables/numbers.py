@@ -93,7 +93,10 @@ def parse_numbers(text: pl.Series, number_format: NumberFormat) -> pl.Series:
 
 
 def _parse_formatted_numbers(text: pl.Series, number_format: NumberFormat) -> pl.Series:
-    """Convert cells that polars cannot read as numbers, such as "1,234" or "(5)"."""
+    """Convert text that polars cannot read as numbers, such as "1,234" or "(5)", to float64.
+
+    `number_format` says how the numbers are written. Cells that do not fit become null.
+    """
     plain = _to_ascii(text).str.replace(OPEN_ENDED, "${1}")
     is_valid = plain.str.contains(_build_number_pattern(number_format.decimal, re.escape(number_format.unit)))
     core = plain.set(~is_valid, None).str.extract(_CORE, 1).str.replace_all("[ ']", "")

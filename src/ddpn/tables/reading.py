@@ -319,5 +319,8 @@ def _make_number_column(name: str, values: np.ndarray) -> Column:
 
 
 def _make_type_error(name: str, content: str, remedy: str) -> InputError:
-    """Make the error about a column `name` with unsupported values. `content` is what it holds, such as "lists"."""
+    """Make the error about a column `name` with unsupported values.
+
+    `content` is what the column holds, such as "lists". `remedy` is a sentence that says what to do.
+    """
     return InputError(f"X must hold numbers, booleans or text, got {content} in column {name!r}. {remedy}")

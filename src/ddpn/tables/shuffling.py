@@ -43,9 +43,9 @@ def fits_in_memory(table: Table) -> bool:
 def draw_row_numbers(table: Table, seed: int) -> np.ndarray:
     """Draw a random sample of the rows of a table, without replacement.
 
-    Return the row numbers, from 0 on, in ascending order. The sample has at most 300,000 rows, and fewer if the table
-    has many columns. A table with fewer rows is taken whole. In a sample of n rows, the rank of the q-quantile is off
-    by about sqrt(q (1 - q) / n): 0.1% for the median if n is 200,000.
+    `seed` is the seed of the draw. Return the row numbers, from 0 on, in ascending order. The sample has at most
+    300,000 rows, and fewer if the table has many columns. A table with fewer rows is taken whole. In a sample of n
+    rows, the rank of the q-quantile is off by about sqrt(q (1 - q) / n): 0.1% for the median if n is 200,000.
     """
     size = max(1000, min(SAMPLE_ROWS, SAMPLE_BYTES // table.estimate_row_bytes()))
     if size >= table.rows:
@@ -93,9 +93,10 @@ def shuffle_chunks(
 def _read_random_blocks(
     table: Table, columns: Sequence[str], row_filter: RowFilter, rng: np.random.Generator
 ) -> Iterator[pl.DataFrame]:
-    """Read all blocks once, in random order, and yield frames that each have the rows of a few blocks.
+    """Read all blocks of a table once, in an order that `rng` draws, and yield frames with the rows of a few blocks.
 
-    Only the rows that `row_filter` selects are kept. A frame is yielded as soon as it exceeds the size of the buffer.
+    Only `columns` are read, and only the rows that `row_filter` selects are kept (see `shuffle_chunks`). A frame is
+    yielded as soon as it exceeds the size of the buffer.
     """
     size = max(1024, min(BUFFER_ROWS, BUFFER_BYTES // table.estimate_row_bytes(columns)))
     blocks = table.list_blocks()

@@ -305,8 +305,9 @@ def _restore_pipeline(unfinished: ModelFolder, prepared: Prepared, schedule: Sch
 def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> JsonObject | None:
     """Score the test rows or, if there are none, every row out of fold; return the leaderboard.
 
-    If time is short, fewer rows are scored. If Ctrl-C interrupts this step or an earlier one, the result is None, and
-    "scores" is added to `fitted.missing`.
+    The leaderboard is ready for JSON. `schedule` has the time limit; if time is short, fewer rows are scored, and a
+    sentence about this is added to `fitted.notes`. If Ctrl-C interrupts this step or an earlier one, the result is
+    None, and "scores" is added to `fitted.missing`.
     """
     predictor, seed, boards = fitted.predictor, prepared.plan.seed, list[Leaderboard]()
     about, is_out_of_fold = (prepared.leaks, prepared.split.meaning), prepared.is_scored_out_of_fold

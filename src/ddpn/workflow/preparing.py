@@ -149,7 +149,11 @@ def prepare(table: Table | pl.DataFrame, plan: FitConfig, verbose: bool = False,
 
 
 def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepared:
-    """Check a table in memory, find the roles of its columns, split its rows, and look for leaks and groups."""
+    """Check a table in memory, find the roles of its columns, split its rows, and look for leaks and groups.
+
+    `clock` is the time limit of the fit, of which the checks use a small part. Rows without a count or with the weight
+    0 are left out. If the counts of all training rows are 0, an `InputError` is raised.
+    """
     roles, sample, warnings = _read_roles_and_rows(frame, plan)
     kept = sample.has_weight
     if not kept.all():
@@ -177,7 +181,8 @@ def _prepare_frame(frame: pl.DataFrame, plan: FitConfig, clock: Clock) -> Prepar
 def _read_roles_and_rows(frame: pl.DataFrame, plan: FitConfig) -> tuple[Roles, CountRows, list[str]]:
     """Find the role of each column, and read the rows with a known count.
 
-    Return the roles, the rows, and sentences about cells that could not be read or have an ambiguous meaning.
+    Return the roles, the rows, and sentences about cells that could not be read or have an ambiguous meaning, and about
+    rows that were left out.
     """
     roles = find_roles(frame, plan)
     # `report` does nothing, because the notes of the columns already say how cells were read.

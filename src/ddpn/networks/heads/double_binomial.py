@@ -75,7 +75,10 @@ class DoubleBinomialHead(Head):
         return DoubleBinomial(total, total * torch.sigmoid(logit), log_gamma.exp(), validate_args=False)
 
     def sample_loss(self, raw: Tensor, sample: CountRows[object, Tensor]) -> Tensor:
-        """Compute the loss of each row. Upper bounds of rows are ignored, because the total is the upper bound."""
+        """Compute the loss of each row, as `Head.sample_loss` does.
+
+        Upper bounds of rows are ignored, because the total is the upper bound.
+        """
         return super().sample_loss(raw, sample.replace(upper=None))
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:

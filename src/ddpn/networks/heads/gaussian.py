@@ -61,7 +61,10 @@ class GaussianHead(Head):
         return Normal(mean, scale, validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute -log p(y) times variance^beta for each row."""
+        """Compute -log p(y) times variance^beta for each row (see `Head.loss` for the arguments).
+
+        `variance` is that at an exposure of 1. No gradient flows through the factor variance^beta.
+        """
         value = super().loss(raw, y, exposure)
         return value * (self.beta * self.links(raw)[1].detach()).exp() if self.beta else value
 
@@ -103,7 +106,10 @@ class FaithfulGaussianHead(GaussianHead):
         return ("features", "detached")
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """Compute (y / exposure - mean)^2 / 2 - log p(y) for each row, where p treats the mean as a constant."""
+        """Compute (y / exposure - mean)^2 / 2 - log p(y) for each row, where p treats the mean as a constant.
+
+        See `Head.loss` for the arguments.
+        """
         mean, log_variance = promote_precision(raw).unbind(-1)
         rate = y if exposure is None else y / exposure
         fixed = torch.stack([mean.detach(), log_variance], dim=-1)

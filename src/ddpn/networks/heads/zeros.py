@@ -46,7 +46,11 @@ class ZeroHead(Head):
         self.base: Head = HEADS[self.base_likelihood]()
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
-        """Create the base distribution with a separate probability of zero. Only the base depends on the exposure."""
+        """Create the base distribution with a separate probability of zero. Only the base depends on the exposure.
+
+        The last element of `raw` is the logit of this probability, smoothly bounded; all others are the raw outputs of
+        the base likelihood. See `Head.forward` for the shapes.
+        """
         raw = promote_precision(raw)
         base: Any = self.base.forward(raw[..., :-1], exposure)
         return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
@@ -54,8 +58,8 @@ class ZeroHead(Head):
     def _make_guesses(self, rows: WeightedCounts) -> list[Tensor]:
         """Return guesses of the raw outputs, each of shape (n_raw,), from which `start` chooses the best.
 
-        A guess combines a fit of the base likelihood (to all counts, or to the positive counts only) with a value of pi
-        (the share of zeros, or 0.02).
+        A guess combines a fit of the base likelihood (to all counts in `rows`, or to the positive counts only) with a
+        value of pi (the share of zeros, or 0.02).
         """
         fits, positive = [self.base.start(rows.y, rows.weight, rows.exposure)], rows.y > 0
         if bool(positive.any()) and not bool(positive.all()):

@@ -20,7 +20,7 @@ _WARM_UP_STEPS = 3
 
 
 def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> bool:
-    """Return True if training steps can be captured as a CUDA graph.
+    """Return True if training steps of `model` with `batches` can be captured as a CUDA graph.
 
     This needs a single GPU and the same kernels in every step. Networks in a `NetworkList` must declare that their
     steps can be captured, by an attribute `capturable = True`. Models with `Frozen` layers are not captured. Losses of

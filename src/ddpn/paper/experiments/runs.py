@@ -342,6 +342,8 @@ def _train_group(
 ) -> tuple[CountModel, JsonObject, dict[int | str, dict[str, Tensor]]]:
     """Train a group of networks together. Return the model, its training history, and the weights of its snapshots.
 
+    `parts` has the rows, and `config` the training settings with one seed for each network of the group.
+
     The trained group is saved in the file `path` with the suffix .safetensors. If this file exists, it is read instead.
     An interrupted training resumes from a checkpoint next to this file. If Ctrl-C ends the training, a
     `KeyboardInterrupt` is raised, and the checkpoint stays.

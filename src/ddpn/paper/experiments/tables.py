@@ -242,7 +242,9 @@ def score_ood_rows(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
 
 
 def tabulate_detection(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> ResultTable:
-    """Make a table of how well the total variance detects out-of-distribution (OOD) rows, with one row per run.
+    """Make a table, titled `title`, of how well the total variance detects OOD rows, with one row per run.
+
+    OOD rows are out-of-distribution rows.
 
     The columns are AUROC, AUPR, the AUPR of a random score ("by chance"), and FPR80, the false positive rate at a true
     positive rate of 0.8. The paper's numbers are shown next to ours.

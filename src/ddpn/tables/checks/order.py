@@ -25,7 +25,8 @@ def find_trend(sample: CountRows, times: pl.Series) -> float:
     """Return by how much later counts differ from the predictions of a quick model that was fitted to earlier rows.
 
     The difference is relative: 0.5 means that later counts are 50% above the predictions. The result is 0 if the
-    difference may be due to chance. `times` has the time of each row.
+    difference is small or may be due to chance, or if there are too few rows. `sample` has the rows, with inputs in a
+    polars frame, and `times` the time of each row.
     """
     if len(sample) < MIN_ROWS or not np.ptp(sample.y):
         return 0.0
@@ -43,9 +44,9 @@ def find_trend(sample: CountRows, times: pl.Series) -> float:
 
 
 def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
-    """Return the rows in the given order. If there are too many for a quick model, return rows at equal distances.
+    """Return the rows of `sample` in the order of `order`, their positions.
 
-    `order` has the positions of the rows.
+    If there are too many for a quick model, only rows at equal distances in this order are returned.
     """
     max_rows = count_quick_model_rows(sample.X.width)
     if len(order) > max_rows:

@@ -25,7 +25,11 @@ def count_checked_rows(n_columns: int) -> int:
 
 
 def choose_rows(n_rows: int, n_columns: int, seed: int) -> np.ndarray:
-    """Return the positions of the rows to check, in random order. All rows of a small table are checked."""
+    """Return the positions of the rows to check in a table with `n_rows` rows and `n_columns` columns.
+
+    They are in random order, drawn with `seed`. A table with more than `count_checked_rows(n_columns)` rows is reduced
+    to this number.
+    """
     random, max_rows = np.random.default_rng(seed), count_checked_rows(n_columns)
     chosen: np.ndarray = (
         random.permutation(n_rows) if n_rows <= 2 * max_rows else random.choice(n_rows, max_rows, replace=False)

@@ -23,7 +23,10 @@ MIN_ROWS = 20
 
 
 def to_ranked_numbers(series: pl.Series) -> np.ndarray:
-    """Convert a column to float64, with NaN for missing values. Text and booleans become their ranks."""
+    """Convert a column to float64, with NaN for missing values.
+
+    Numbers stay unchanged. Text and booleans become their ranks: the first in ascending order is 1.
+    """
     return (series if series.dtype.is_numeric() else series.rank("dense")).cast(float).to_numpy().astype(np.float64)
 
 
@@ -71,7 +74,10 @@ def _is_line(x: np.ndarray, transformed: np.ndarray) -> bool:
 
 
 def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if the column and the count determine each other, with enough repeated counts to exclude chance."""
+    """Return True if the column `x` and the count `y` determine each other.
+
+    There must be enough repeated counts to exclude chance; otherwise the result is False. Shape: (rows,) each.
+    """
     scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(x), 1e-300))))
     values, value = np.unique(np.round(x * scale) / scale, return_inverse=True)
     counts, count = np.unique(y, return_inverse=True)
@@ -81,7 +87,7 @@ def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if a column seems to be a part of the count: it never exceeds the count, but often equals it.
+    """Return True if the column `x` seems to be a part of the count `y`: it never exceeds it, but often equals it.
 
     If counts were Poisson with mean m, the count k - 1 would be k / m times as frequent as the count k. So if the
     column often equals the count, the count should sometimes be smaller than the column.
@@ -113,7 +119,7 @@ def describe_missingness_leak(series: pl.Series, y: np.ndarray) -> str:
 
 
 def _isolates_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:
-    """Return whether a flag distinguishes the rows with count 0 from the others.
+    """Return whether the flag `is_set` distinguishes the rows whose count in `y` is 0 from the others.
 
     True means that the rows with one value of the flag are exactly those with count 0. False means that all rows with
     count 0 have the same value of the flag, but so do rows with other counts. None means that the flag does not
