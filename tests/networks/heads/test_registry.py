@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.distributions import constraints
 
 from ddpn.distributions import Poisson
 from ddpn.networks.heads import HEADS, TOTALS, Head, make_head
@@ -46,7 +45,6 @@ class LogRate(Head):
 
     name = "log_rate"
     n_raw = 1
-    support = constraints.nonnegative_integer
 
     def forward(self, raw: torch.Tensor, exposure: torch.Tensor | None = None) -> Poisson:
         rate = raw[..., 0].exp()
@@ -57,6 +55,30 @@ def test_a_head_must_be_registered_under_its_name(monkeypatch):
     monkeypatch.setitem(HEADS, "other", LogRate)
     with pytest.raises(ConfigError, match=r"HEADS\['other'\] is LogRate, .* Register it as HEADS\['log_rate'\]"):
         make_head("other")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "missing", "words"),
+    [
+        ({}, "name", r"HEADS\['wrong'\] is Wrong, which has no `name`. Set it in the class, such as name = 'wrong'"),
+        ({}, "n_raw", r"HEADS\['wrong'\] is Wrong, which has no `n_raw`. Set it in the class, such as n_raw = 2"),
+        ({"parameter_names": ()}, "", r"Wrong\.parameter_names must have one name per raw output \(1\), got \(\)"),
+        ({"dispersion_outputs": (1,)}, "", r"Wrong\.dispersion_outputs must be positions .* 0 to 0, got \(1,\)"),
+    ],
+    ids=["name", "n_raw", "parameter_names", "dispersion_outputs"],
+)
+def test_a_head_with_a_missing_or_wrong_attribute_is_refused(monkeypatch, attributes, missing, words):
+    complete = {"name": "wrong", "n_raw": 1, "forward": LogRate.forward} | attributes
+    wrong = type("Wrong", (Head,), {name: value for name, value in complete.items() if name != missing})
+    monkeypatch.setitem(HEADS, "wrong", wrong)
+    with pytest.raises(ConfigError, match=words):
+        make_head("wrong")
+
+
+def test_an_object_in_place_of_a_class_is_refused(monkeypatch):
+    monkeypatch.setitem(HEADS, "log_rate", LogRate())
+    with pytest.raises(ConfigError, match="must be a class, got an object of LogRate"):
+        make_head("log_rate")
 
 
 def test_the_old_name_of_projection_inputs_is_refused():

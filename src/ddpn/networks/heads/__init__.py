@@ -71,11 +71,7 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
     if not isinstance(likelihood, str):
         return make_head("mixed", families=tuple(likelihood), **options)
     head = HEADS.find(likelihood)
-    if head.name != likelihood:
-        raise ConfigError(
-            f"HEADS['{likelihood}'] is {head.__name__}, whose name is '{head.name}'. Register it as "
-            f"HEADS['{head.name}'], so that a saved model finds it."
-        )
+    _check_head_class(likelihood, head)
     components, option_names = (
         check_integer("components", options.pop("components", 1), 1),
         list(head.option_defaults()),
@@ -95,11 +91,43 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
             )
             raise ConfigError(f"is not an option of the likelihood {likelihood}", argument=name, remedy=remedy)
     if components == 1:
-        return head(**options)
+        made = head(**options)
+        _check_outputs(made)
+        return made
     if options:
         what = f"cannot be combined with `{next(iter(options))}`"
         raise ConfigError(what, argument="components", remedy="Leave one of them out.")
     return HEADS["mixed"](families=(likelihood,) * components)
+
+
+def _check_head_class(likelihood: str, head: Any) -> None:
+    """Raise a `ConfigError` if what is registered as `likelihood` is no class of heads, or lacks an attribute."""
+    entry = f"HEADS['{likelihood}']"
+    if not isinstance(head, type):
+        raise ConfigError(f"{entry} must be a class, got an object of {type(head).__name__}. Register its class.")
+    for attribute, example in (("name", repr(likelihood)), ("n_raw", "2")):
+        if not hasattr(head, attribute):
+            raise ConfigError(
+                f"{entry} is {head.__name__}, which has no `{attribute}`. Set it in the class, such as "
+                f"{attribute} = {example}."
+            )
+    if head.name != likelihood:
+        raise ConfigError(
+            f"{entry} is {head.__name__}, whose name is '{head.name}'. Register it as "
+            f"HEADS['{head.name}'], so that a saved model finds it."
+        )
+
+
+def _check_outputs(head: "Head") -> None:
+    """Raise a `ConfigError` if attributes of a head do not fit its number of raw outputs."""
+    kind, n_raw, names = type(head).__name__, head.n_raw, head.parameter_names
+    if len(names) != n_raw:
+        raise ConfigError(f"{kind}.parameter_names must have one name per raw output ({n_raw}), got {names!r}.")
+    if not set(head.dispersion_outputs) <= set(range(n_raw)):
+        raise ConfigError(
+            f"{kind}.dispersion_outputs must be positions of raw outputs, from 0 to {n_raw - 1}, got "
+            f"{head.dispersion_outputs!r}."
+        )
 
 
 def load_head(likelihood: str, options: Mapping[str, Any]) -> "Head":

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, constraints
 
 from ddpn.distributions.limits import apply_record_limits
 from ddpn.distributions.parametric import ParametricDistribution
@@ -38,9 +38,10 @@ class Head(ABC):
     It has options, but no trainable parameters. Raw outputs are unbounded numbers, one per parameter of the
     distribution, like the linear predictors of a GLM.
 
-    A subclass sets `name` (its name in `HEADS`), `n_raw` (the number of raw outputs per row) and `support` (a torch
-    constraint), and implements `forward`. Other class attributes have defaults, given in parentheses:
+    A subclass sets `name` (its name in `HEADS`) and `n_raw` (the number of raw outputs per row), and implements
+    `forward`. Other class attributes have defaults, given in parentheses:
 
+    - `support`: the values of the distribution, a torch constraint (non-negative integers);
     - `parameter_names`: names of the raw outputs in tables of coefficients ("raw 0", "raw 1", ...);
     - `dispersion_outputs`: indices of raw outputs that are dispersions, which `CountGLM` keeps constant by default
       (none);
@@ -64,12 +65,12 @@ class Head(ABC):
 
     name: ClassVar[str]
     n_raw: ClassVar[int]
-    support: ClassVar[Any]
+    support: ClassVar[Any] = constraints.nonnegative_integer
     parameter_names: ClassVar[tuple[str, ...]]
     dispersion_outputs: ClassVar[tuple[int, ...]] = ()
     location_is_mean: bool = False
     location_note: str = ""
-    is_count: ClassVar[bool]
+    is_count: ClassVar[bool] = True
     has_glm: ClassVar[bool] = True
     exposure_is_total: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = False
