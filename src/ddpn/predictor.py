@@ -188,7 +188,7 @@ class Predictor:
             The known scale of each row. Required if the model was fitted with exposures.
         upper : array-like, optional
             The largest possible count of each row. Required if the model was fitted with one per row.
-        groups : array, optional
+        groups : array, shape (rows,), optional
             The groups of the rows, if intervals are calibrated by group. Without groups, the same level is used for all
             rows.
         member : str
@@ -210,7 +210,7 @@ class Predictor:
             The predicted distribution of every row.
         member : str
             "mixture", or the name of the member that predicted them.
-        groups : array, optional
+        groups : array, shape (rows,), optional
             The groups of the rows, if intervals are calibrated by group.
         """
         return Prediction(distribution, self.calibration, member, self.interval_kind, groups=groups)

@@ -106,7 +106,7 @@ class Calibration:
         ----------
         coverage, member
             As for `interval_level`.
-        labels : array, optional
+        labels : array, shape (rows,), optional
             The group of each row. If None, the level over all rows is returned.
         """
         if self.groups is None or member not in self.groups.levels or labels is None:
@@ -165,7 +165,7 @@ class Calibration:
         ----------
         X : table
             Rows with the columns of the training rows.
-        flagged : array of bool, optional
+        flagged : array of bool, shape (rows,), optional
             True for rows that are flagged as out-of-distribution. If no single column explains a flag, the reason
             is the combination of values.
         days : collection of str

@@ -152,7 +152,7 @@ class ColumnProfile(NamedTuple):
         ----------
         column : Column
             The column that the summary was fitted to.
-        fold : array of int
+        fold : array of int, shape (rows,)
             The fold of each row. Rows that belong together are in one fold.
         """
         # Training cells must take exactly the values that new cells can take. Fitting a summary to the other folds
@@ -180,7 +180,8 @@ class ColumnProfile(NamedTuple):
         """Return the surprise that each level has if one fold is left out of the summary.
 
         The surprise is -log of the probability of a level at least as rare. `other_counts` has the number of rows of
-        each level in the remaining folds, and `counts` has the number in all folds.
+        each level in the remaining folds, and `counts` has the number in all folds. A level that occurs in no other
+        fold has the surprise of an unseen level. Shape: (levels,) each.
         """
         ascending = np.sort(counts)
         rows = np.concatenate([[0], np.cumsum(ascending)])[np.searchsorted(ascending, other_counts, side="right")]

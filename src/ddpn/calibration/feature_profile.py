@@ -136,9 +136,9 @@ class FeatureProfile:
         ----------
         X : table
             The training rows.
-        weight : array, optional
+        weight : array, shape (rows,), optional
             The weights of the rows. Rows of weight 0 are dropped.
-        fold : array of int
+        fold : array of int, shape (rows,)
             The fold of each row. There must be at least two folds.
         ignored : sequence of str
             Columns that do not count in the score of a row.

@@ -19,7 +19,7 @@ class OODScores(NamedTuple):
 
     Parameters
     ----------
-    scores : array
+    scores : array, shape (n,)
         The scores of the calibration rows (`FeatureProfile.measure`), ascending.
     alpha : float
         The largest p-value of a flagged row: at most this share of ordinary rows is flagged.
@@ -75,7 +75,7 @@ class OODScores(NamedTuple):
 
         Parameters
         ----------
-        pvalue : array
+        pvalue : array, shape (rows,)
             The result of `pvalue`.
         alpha : float, optional
             The largest p-value of a flagged row. Default: the `alpha` that was passed to `fit`. If it is smaller

@@ -486,8 +486,9 @@ class Selected(CountDistribution):
     def _select(self, evaluate: Callable[[CountDistribution], Tensor]) -> Tensor:
         """Evaluate a function such as `log_prob` for the selected distributions.
 
-        `evaluate` takes a distribution whose first batch axis was indexed, and computes one value for each element of
-        its batch. Of these, the values of the selected distributions are returned, a tensor (..., n) for n of them.
+        `evaluate` takes a batch of distributions and returns one value for each of them. It is called with a batch that
+        has the selected distributions among others. The result has the values of the n selected distributions, a tensor
+        (..., n).
         """
         shape, flat = self._base.batch_shape, self._index.reshape(-1)
         if len(shape) < 2:

@@ -108,7 +108,7 @@ def _summarise_counts(
         The most counts of a row. Rows with more counts are skipped.
     is_long : array of bool, (rows,)
         Receives True for rows that were skipped.
-    results : sequence of array
+    results : sequence of five arrays
         The fields of `Summaries` to write to.
     """
     n_rows, size = block.weights.shape
@@ -148,7 +148,7 @@ def _summarise_panels(
         The mixtures, which must have no tables of probabilities.
     groups, inputs, request
         As for `_summarise_counts`.
-    results : sequence of array
+    results : sequence of five arrays
         The fields of `Summaries` to write to. The mean of a row becomes NaN if a parameter is NaN or infinite.
     """
     n_rows, size = block.weights.shape

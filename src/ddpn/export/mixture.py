@@ -91,7 +91,7 @@ class MixtureGraph:
         The map by which the cdf is recalibrated.
     spec : PredictionSpec
         The outputs to compute.
-    levels : array
+    levels : array, shape (1,) or (groups + 1,)
         The calibrated levels of intervals. Without interval groups, there is one. Otherwise there is one per group, and
         a last one for unknown groups.
     group_codes : Value or None, shape (rows, 1)

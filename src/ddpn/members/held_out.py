@@ -42,7 +42,7 @@ class MemberPredictions:
     ----------
     rows : CountRows
         The held-out rows. They include the bounds of counts, if counts are bounded (`CountRange.apply`).
-    part : array of int
+    part : array of int, shape (rows,)
         The number of the part to which each row belongs, from 0.
     is_crossed : bool
         True if the parts are folds of cross-fitted members.
@@ -53,9 +53,9 @@ class MemberPredictions:
 
     Attributes
     ----------
-    part : array of int
+    part : array of int, shape (rows,)
         The number of the part to which each row belongs, after the rows were sorted by part.
-    source : array of int
+    source : array of int, shape (rows,)
         The position that each sorted row has in the `rows` argument.
     """
 

@@ -58,15 +58,15 @@ class Prediction:
         The default kind of interval: the one with the fewest counts, or the one between two quantiles.
     table : table, optional
         The features of the rows, for out-of-distribution p-values.
-    groups : array, optional
+    groups : array, shape (rows,), optional
         The groups of the rows, if intervals are calibrated by group.
-    labels : array, optional
+    labels : array, shape (rows,), optional
         The names of the rows in tables and plots. Default: their positions.
     days : frozenset of str
         Names of columns that hold days since 1970. Out-of-distribution reasons show them as dates.
     library : {"polars", "pandas"}
         The library of the data frames that `to_frame` returns.
-    ood_scores : array, optional
+    ood_scores : array, shape (rows,), optional
         The out-of-distribution score of each row, if it was computed already.
 
     Examples

@@ -207,7 +207,7 @@ class ColumnTable:
         The columns, in the order that they had in fit.
     is_named : bool
         True if the names are those of a data frame. False if the table had no names, so that they are x0, x1, ...
-    index : array, optional
+    index : array, shape (rows,), optional
         The labels of the rows in messages, such as the index of a pandas frame.
     """
 

@@ -30,7 +30,7 @@ class SeenRows(NamedTuple):
 
     Attributes
     ----------
-    hashes : array of uint64
+    hashes : array of uint64, shape (training rows,)
         The sorted hashes of the training rows.
     n_matches : int
         How many of the compared rows equal a training row by chance.

@@ -61,7 +61,7 @@ class Trial:
         The time from the start of the search to the end of the trial, in seconds.
     dropped : str
         The reason why the trial was ended early, or "" if it was not.
-    scores : array
+    scores : array, shape (scored rows,)
         The CRPS of each scored row, ordered by fold. If the trial was dropped, only its first folds were scored.
     handle : optuna.Trial or None
         Optuna's object for this trial.

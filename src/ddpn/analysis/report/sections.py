@@ -116,7 +116,9 @@ def collect_content(
 ) -> dict[str, object]:
     """Return the contents of all sections of a report, keyed by their names in the template.
 
-    The template skips empty sections. `target` is the name of the target, and `task` is as for `write_report`.
+    The template skips empty sections. `evidence` has the rows of the report with their predictions and scores, and
+    `explanation` the effects and the importance of the columns. `target` is the name of the target, and `task` is as
+    for `write_report`.
     """
     board, pit = evidence.board, Pit.from_blocks(evidence.dists, evidence.y, evidence.weight)
     importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns), 0, 0)

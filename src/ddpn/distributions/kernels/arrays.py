@@ -62,7 +62,7 @@ def compute_moments_around(mass, n, origin, total):
 
     Parameters
     ----------
-    mass : array
+    mass : array, (n,) or longer
         Probabilities, up to a common factor.
     n : int
         The number of probabilities.
@@ -94,7 +94,7 @@ def recalibrate_mass(mass, n, cdf, cdf_map):
 
     Parameters
     ----------
-    mass : array
+    mass : array, (n,) or longer
         The probabilities of n consecutive counts.
     n : int
         The number of counts.

@@ -231,11 +231,11 @@ def compute_component_tails(p, low, high, y, weights, first, n, total, sums):
         The first and the last count to which it is restricted.
     y : float
         The count.
-    weights : array
+    weights : array, (n,) or longer
         The weights (unnormalised probabilities) of the n counts first, first + 1, ...
     first, n, total : float
         The first of these counts, their number, and the sum of their weights.
-    sums : array
+    sums : array, (N_SUMS,)
         A work array.
     """
     index = y - first
@@ -266,7 +266,7 @@ def fill_arena(family, components, weights, column, limit, arena, used, slices, 
         The column of `weights`, `slices` and `walks` that belongs to the first of the family's components.
     limit : int
         The most counts of a component. If a component of a row has more, the row is marked in `is_long` and skipped.
-    arena : array
+    arena : array, (size,)
         The array to write to.
     used : int
         The number of places of the arena that are in use already.
@@ -312,7 +312,7 @@ def summarise(arena, slices, walks, weights, groups, cdf_map, inputs, with_entro
 
     Parameters
     ----------
-    arena : array
+    arena : array, (size,)
         The unnormalised probabilities of all components, one component after another.
     slices : array of int, (rows, K, 2)
         For each component, the index of its first probability in the arena, and the number of its probabilities.

@@ -111,9 +111,9 @@ def accumulate_panels(panels, values, with_entropy, totals):
     with_entropy : bool
         Compute the entropy. If False, 0 is returned.
     totals : array, (panels, 5)
-        Receives, for each panel: its probability, the probability of all earlier panels, and that of all later panels;
-        the sum of F(z)^2 over the counts z of earlier panels, and the sum of (1 - F(z))^2 over the counts z of later
-        panels, with the cdf F.
+        Must be 0 at first. Receives, for each panel: its probability (index 0), the probability of all earlier panels
+        (1), and that of all later panels (2); the sum of F(z)^2 over the counts z of earlier panels (3), and the sum of
+        (1 - F(z))^2 over the counts z of later panels (4), with the cdf F.
     """
     work, last, spread = np.zeros(N_POSITIONS), len(panels) - 1, 0.0
     for s in range(len(panels)):

@@ -122,8 +122,8 @@ def add_component(p, weight, extent, panels, values, totals, buffer):
         The probabilities at the 16 positions of each panel, to which those of the component are added.
     totals : array, (3,)
         Receives the log of the sum of the component's unnormalised probabilities, its mean and its variance.
-    buffer : array
-        A work array with at least the shape of `values`.
+    buffer : array, (panels, 16) or longer
+        A work array.
     """
     low, high, centre, reference = extent[LOW], extent[HIGH], extent[CENTRE], extent[REFERENCE]
     first, end, total, shift, square = len(panels), 0, 0.0, 0.0, 0.0

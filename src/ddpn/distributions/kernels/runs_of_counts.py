@@ -19,7 +19,7 @@ def find_narrowest_run(cdf, n, level):
 
     Parameters
     ----------
-    cdf : array
+    cdf : array, (n,) or longer
         P(Z <= z) for n consecutive counts z.
     n : int
         The number of these counts.
@@ -75,7 +75,7 @@ def find_entry_levels(cdf, n, index):
 
     Parameters
     ----------
-    cdf : array
+    cdf : array, (n,) or longer
         P(Z <= z) for n consecutive counts z.
     n : int
         The number of these counts.

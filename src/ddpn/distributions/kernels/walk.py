@@ -97,7 +97,7 @@ def walk(p, low, high, weights, start, room):
         The distribution.
     low, high : float
         The first and the last count to which the distribution is restricted.
-    weights : array
+    weights : array, (size,)
         The array to write to.
     start, room : int
         The index of the first weight to write, and the most weights that may be written.
@@ -209,7 +209,7 @@ def walk_log_prob(p, y, weights, results, i):
         The distribution.
     y : float
         The count.
-    weights : array
+    weights : array, (size,)
         A work array, whose length limits the number of counts.
     results : array, (4, n)
         Receives log p(y) and three derivatives in column i.

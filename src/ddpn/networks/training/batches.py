@@ -92,7 +92,7 @@ class MemoryBatches:
         The rows, on the device.
     batch_size : int
         The number of rows per step.
-    positions : sequence of Tensor, optional
+    positions : sequence of Tensor of int, shape (rows of the network,), optional
         For each network, the positions of its rows in `sample`. Default: all rows, for every network.
     shard : WorkerShard
         The rows of each batch that this process computes.

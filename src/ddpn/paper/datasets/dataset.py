@@ -82,7 +82,7 @@ class Dataset:
         The name of the data set.
     X : polars DataFrame or Tensor
         The inputs: a table, or a tensor of point clouds in the format of `ddpn.paper.inputs.pack`.
-    y : array of int
+    y : array of int, shape (rows,)
         The counts.
     split : Split
         Training, validation and test rows.

@@ -75,9 +75,9 @@ class Candidate(NamedTuple):
     ----------
     columns : tuple of str
         The columns that define the groups. Empty if rows of a group agree in all inputs.
-    rows : array of int
+    rows : array of int, shape (tested rows,)
         The positions of the rows to test.
-    labels : array
+    labels : array, shape (tested rows,)
         The group label of each of these rows.
     are_near : bool
         True if rows of a group have nearly equal values instead of equal values.

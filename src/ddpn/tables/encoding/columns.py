@@ -117,9 +117,9 @@ def _index_inputs(
 
     Returns
     -------
-    source : array of int
+    source : array of int, shape (inputs of this type,)
         For each input of this type, the position of its column among the columns of numbers.
-    target : array of int
+    target : array of int, shape (inputs of this type,)
         For each input of this type, its position among all inputs.
     """
     source = np.repeat(np.arange(len(widths)), [width[part] for width in widths])

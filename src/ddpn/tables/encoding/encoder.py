@@ -158,7 +158,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             The counts, which "steps" and level effects use.
         sample_weight, exposure : array-like, optional
             The weight and the known scale of each row.
-        fold : array of int, optional
+        fold : array of int, shape (rows,), optional
             The fold number of each row, from 0 on. Default: five random folds.
 
         Returns
