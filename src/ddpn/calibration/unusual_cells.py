@@ -69,7 +69,8 @@ def _describe_cell(profile: ColumnProfile, column: Column, cells: CellScores, ro
 class TableSummary:
     """Number of cells of a table in each state, such as missing or unseen, summed over blocks of rows.
 
-    `to_sentences` says which of these numbers are unusual, compared with the training rows.
+    `to_sentences` says which of these numbers are unusual, compared with the training rows, of which `profile` is the
+    summary. The numbers are the array `states`, shape (columns, states), 0 at first.
     """
 
     def __init__(self, profile: FeatureProfile) -> None:

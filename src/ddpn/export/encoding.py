@@ -168,7 +168,10 @@ def find_level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Se
 
 
 class _PositionedInputs(NamedTuple):
-    """Some columns of the matrix that an encoder computes, with their positions in the whole matrix."""
+    """Some columns of the matrix that an encoder computes, with their positions in the whole matrix.
+
+    `inputs` has the columns, shape (rows, columns).
+    """
 
     inputs: Value
     positions: list[int]

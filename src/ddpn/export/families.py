@@ -338,9 +338,9 @@ def compute_moments(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:
 
 
 class Tabulated(NamedTuple):
-    """The pmfs of the distributions of a stack at the counts of a grid, with shape (rows, C, K).
+    """The C distributions of each row of a stack, evaluated at the K counts of a grid.
 
-    Their means and variances have shape (rows, C).
+    `pmf` has the probabilities, shape (rows, C, K). `mean` and `variance` have shape (rows, C).
     """
 
     pmf: Value

@@ -72,6 +72,9 @@ class Forest:
         The trees of all boosters.
     constants : list of float
         The constant of each booster.
+    sets : dict of (int, tuple of int) to int
+        For each column of categories and set of codes by which a tree splits it, the number of an additional column: it
+        is 0 in rows whose code is in the set, and 1 in all other rows.
     """
 
     width: int

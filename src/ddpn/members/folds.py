@@ -58,8 +58,8 @@ _FACTS, _MEMBER = "facts.json", "member/"
 class Folds:
     """The training rows and the held-out rows: either validation rows, or each fold of the training rows in turn.
 
-    If members are cross-fitted, `fold_numbers` has the fold of each training row, numbered from 0. Otherwise it is
-    None.
+    `train` has the training rows, and `validation` the validation rows, if there are any. If members are cross-fitted,
+    `fold_numbers` has the fold of each training row, numbered from 0. Otherwise it is None.
     """
 
     train: CountRows

@@ -250,7 +250,7 @@ class Member(ABC):
 
 @dataclass(frozen=True)
 class MemberSpec:
-    """A member to be fitted: its name, its class, and the keyword arguments of `Member.fit`.
+    """A member to be fitted: its name, its class `kind`, and `options`, the keyword arguments of `Member.fit`.
 
     A baseline (`is_baseline`) gets a weight only if there are no other members. A member that is `larger_than` another
     one is fitted only if the smaller one improved the mixture and was still improving when its fit ended.

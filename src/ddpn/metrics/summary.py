@@ -96,7 +96,8 @@ def evaluate(
 class _RowStatistics(NamedTuple):
     """Statistics of each row, from which `evaluate` computes its metrics.
 
-    The shapes broadcast with that of the observed counts y. `interval` has the two ends of the central interval, and
+    `mean`, `variance` and `median` are those of the predicted distribution, and `crps` is its score. The shapes
+    broadcast with that of the observed counts y. `interval` has the two ends of the central interval, and
     `expected_coverage` is its probability under the predicted distribution. `pit` has F(y - 1) and F(y), with the
     predicted cdf F.
     """

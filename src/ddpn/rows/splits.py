@@ -139,7 +139,7 @@ PARTS = {
 
 
 class SplitRows(NamedTuple):
-    """The positions of the training, validation and test rows."""
+    """The positions of the training, validation and test rows, as three arrays of int."""
 
     train: np.ndarray
     validation: np.ndarray

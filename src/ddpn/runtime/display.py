@@ -27,8 +27,8 @@ class TextTable:
     """A table to show to users: `str(table)` is for a terminal, and `to_html()` for a web page.
 
     The first `n_name_columns` columns hold names and are aligned left; the others are aligned right. `bold` has the
-    positions (row, column) of bold cells; only HTML shows them as bold. `hidden` is the number of further rows that are
-    not shown.
+    positions (row, column) of bold cells; only HTML shows them as bold. `caption` is the title of the table in HTML.
+    `hidden` is the number of further rows that are not shown.
 
     >>> print(TextTable(("name", "CRPS"), [("trees", 1.5), ("GLM", 12)], hidden=3))
     name   CRPS

@@ -38,7 +38,7 @@ class NotebookLine:
     """A line of output in a notebook cell that shows progress. It is overwritten as the work goes on.
 
     Unlike a widget, it needs no other package, and its last text is saved with the notebook. If progress bars are
-    nested, all write to the line of the outermost one.
+    nested, all write to the line of the outermost one. `title`, `total` and `done` are as for `progress_bar`.
     """
 
     def __init__(self, title: str, total: int | None, done: int) -> None:

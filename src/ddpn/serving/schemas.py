@@ -151,7 +151,7 @@ class Predictions(TypedDict):
 
 @dataclass
 class Problem:
-    """A problem of a request, described by a sentence.
+    """A problem of a request, which `message` describes in a sentence.
 
     If the problem concerns one row, `row` is the position of the row in the request, from 0. If it concerns one cell,
     `column` is the name of the column.

@@ -133,7 +133,10 @@ class InMemoryFile(TableFile):
 
 
 class ParquetFile(TableFile):
-    """A Parquet file that is never in memory as a whole: each block is read when it is needed."""
+    """A Parquet file that is never in memory as a whole: each block is read when it is needed.
+
+    An empty file raises an `InputError`. Only the requested columns of a block are read.
+    """
 
     is_scanned = False
 
@@ -161,7 +164,7 @@ class TextFile(TableFile):
 
     The constructor reads the file once to find errors, and a type for each column that fits all of its cells. The
     attribute `is_plain` is False if blocks cannot be read, because the file is not UTF-8 or may have decimal commas.
-    Such a file must be read as an `InMemoryFile`.
+    Such a file must be read as an `InMemoryFile`. The arguments are those of `open_file`.
     """
 
     def __init__(self, source: str, as_text: Sequence[str], layout: Layout) -> None:

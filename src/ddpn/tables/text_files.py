@@ -23,7 +23,7 @@ _AMBIGUOUS_COMMA = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
 
 
 class LongRowError(InputError):
-    """An `InputError` about a row of a text file that has more fields than the header."""
+    """An `InputError` about a row of the text file `name` that has more fields than the header."""
 
     def __init__(self, name: str, row: str = "a row") -> None:
         super().__init__(f"{name} cannot be read as a table: {row} has more fields than the header.")

@@ -59,7 +59,7 @@ _GROUP_ROWS = 50.0
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a fit: the model in a `ModelFolder`.
+    """The result of a fit: the model, with information about the fit, in `folder`.
 
     `can_continue` is True if the fit was interrupted and its state was saved. Calling the same fit again then continues
     it.

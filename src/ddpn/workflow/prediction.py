@@ -58,7 +58,7 @@ class Findings:
     """Counters of unusual cells, flagged rows and unknown interval groups in a table.
 
     A table is predicted in blocks of rows: `add` counts the rows of one block. `merge` adds the counts of another
-    process.
+    process. `predictor` is the model, and `spec` says which outputs are predicted.
     """
 
     def __init__(self, predictor: Predictor, spec: PredictionSpec) -> None:

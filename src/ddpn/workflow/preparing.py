@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 class Prepared:
     """A table that is ready for a fit: its checked rows, the roles of its columns, and the split.
 
+    - `plan` has the options of the fit.
     - `sample` has the rows with a known count and a positive weight. If the table is larger than memory, it has only a
       random sample of them.
     - `leaks` are warnings about columns that may leak the target, and `warnings` are all other warnings. Both are saved

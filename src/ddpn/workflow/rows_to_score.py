@@ -63,8 +63,9 @@ class RowsToScore:
 class ScannedRows(NamedTuple):
     """The counts, weights and hashes of all rows of a table that have a count and a positive weight.
 
-    `positions` are the positions of these rows in the table, from 0. A row is a training row if its hash is one of
-    those saved with the model. `n_without_target` is the number of rows of the table that have no count.
+    `positions` are the positions of these rows in the table, from 0. `y` has the counts, and `weight` the weights (None
+    if the table has none). A row is a training row if its hash is one of those saved with the model. The arrays have
+    shape (rows,). `n_without_target` is the number of rows of the table that have no count.
     """
 
     positions: np.ndarray

@@ -177,8 +177,9 @@ def _predict_in_memory(
 class _SharedInputs(NamedTuple):
     """The inputs that all jobs of one call of `predict_files` share. Each node of a cluster receives a copy.
 
-    `target` is the path of the output. `sizes` are the sizes in bytes of the table's files on this machine. If a file
-    has another size on a node, it is a different file there.
+    `folder` is the model, `spec` says which columns are predicted, and `target` is the path of the output. `sizes` are
+    the sizes in bytes of the table's files on this machine. If a file has another size on a node, it is a different
+    file there.
     """
 
     folder: ModelFolder

@@ -30,9 +30,10 @@ _MAX_LEAF_STEP = 2.0
 
 
 class Fold(NamedTuple):
-    """The positions of the rows to which the booster of one fold is fitted, and of the held-out rows of this fold.
+    """The rows to which the booster of one fold is fitted (`train_rows`), and the held-out rows of this fold.
 
-    `chosen` has the positions of the columns that the booster uses, or is None if it uses all.
+    Both are arrays of the positions of the rows. `chosen` has the positions of the columns that the booster uses, or is
+    None if it uses all.
     """
 
     train_rows: np.ndarray
@@ -144,7 +145,10 @@ class Settings(NamedTuple):
 
 
 class FoldData:
-    """Creates the LightGBM datasets of each fold. If all folds use the same columns, bins are computed only once."""
+    """Creates the LightGBM datasets of each fold of `rows`.
+
+    If all folds use the same columns, bins are computed only once.
+    """
 
     def __init__(self, rows: TreeRows) -> None:
         import lightgbm
@@ -195,8 +199,8 @@ class BoostedTrees:
 
     `data` creates the LightGBM datasets of `rows`. The objective is LightGBM's Poisson loss. If `is_custom`, it is a
     custom objective, whose derivatives are passed to `grow`. The fold is `rows.folds[fold_number]` or, if `fold` is
-    given, this fold, which may consist of all rows. `fold_number` also varies the random seed. The attributes
-    `train_rows` and `held_out_rows` have the sorted positions of the rows of the fold.
+    given, this fold, which may consist of all rows. `fold_number` also varies the random seed. `settings` are those of
+    boosting. The attributes `train_rows` and `held_out_rows` have the sorted positions of the rows of the fold.
     """
 
     def __init__(

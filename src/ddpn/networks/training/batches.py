@@ -267,7 +267,8 @@ Source = TensorRows | PerNetworkRows | StreamedRows
 class StreamBatches:
     """Batches of training rows from a stream of chunks. Each network gets the rows of a chunk in its own random order.
 
-    `batch_size` is the number of rows per step, and `seed` determines the order of the stream. `load` validates an
+    `source` is the stream. `batch_size` is the number of rows per step, and `seed` determines the order of the stream.
+    `load` validates an
     encoded chunk and moves it to the device. `options` are further arguments of `MemoryBatches`.
     """
 

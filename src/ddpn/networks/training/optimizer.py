@@ -22,7 +22,8 @@ class Optimizer:
 
     Biases do not decay. `healthy` is a mask, of shape (networks,), of the networks whose loss and gradient were finite
     in the last step. Gradients of networks that are not healthy are replaced by zeros. On a CPU, the weights of these
-    networks stay unchanged, because they are rolled back at once.
+    networks stay unchanged, because they are rolled back at once. `flat` has the weights and gradients, which are
+    changed in place, and `config` the settings.
     """
 
     def __init__(self, flat: FlatWeights, config: TrainingConfig) -> None:

@@ -48,6 +48,8 @@ class State:
     whose loss is not finite returns to it, and so does an interrupted training run. If `has_validation`, each network
     keeps the weights of the epoch with its best (lowest) validation score, otherwise those of the last epoch. If
     `shares_epoch`, all networks keep the weights of the same epoch, the one with the lowest mean score of all networks.
+
+    The weights of `model` become views of the state's tensors (`FlatWeights`), so that they always agree.
     """
 
     def __init__(

@@ -66,6 +66,9 @@ class TrainingSettings:
     - `snapshots` are additional weights to save. A number means the weights at the end of that epoch. "crps" or "nll"
       means the weights of the epoch in which this validation score of the network is lowest.
 
+    `hidden` are the widths of the hidden layers. `batch_size`, `lr`, `weight_decay`, `warmup` and `precision` are as in
+    `TrainingConfig`.
+
     As in the paper, the optimiser is AdamW with a cosine schedule, without weight averaging or gradient clipping. Only
     `n_networks` and `seed`, which the command line sets, are validated here.
     """
@@ -106,6 +109,7 @@ _UNTRAINED = TrainingSettings(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, 
 class Experiment:
     """An experiment of the paper, as declared in one file of the catalogue.
 
+    - `name` is the name of the file and of the folder of results, and `title` is shown above tables.
     - `paper` names the tables and figures of the paper that the experiment repeats. `minutes` is its run time on
       two CPU cores.
     - `data` or `simulation` is the source of the rows. `ood` names a data set of out-of-distribution rows, for which

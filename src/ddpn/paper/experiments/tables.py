@@ -42,7 +42,10 @@ class Cell(NamedTuple):
 
 
 class ResultTable(NamedTuple):
-    """A table of results: a title, column names, cells by row label, and notes."""
+    """A table of results: a title, column names, and notes below the table.
+
+    `rows` maps the label of each row to its cells, one per column.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -216,8 +219,9 @@ def _write_notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: 
 
 
 class ScoredRun(NamedTuple):
-    """A finished run, with the predicted total variance of each test row and of each OOD row.
+    """A finished run, with the total variances that its ensemble predicts.
 
+    `test_variances` and `ood_variances` have one value for each test row and for each out-of-distribution (OOD) row.
     The total variance is the score by which OOD rows are detected.
     """
 

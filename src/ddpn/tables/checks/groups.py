@@ -81,6 +81,10 @@ class Candidate(NamedTuple):
         The group label of each of these rows.
     are_near : bool
         True if rows of a group have nearly equal values instead of equal values.
+    has_effects : bool
+        True if models have an effect per group, as for the levels of a category.
+    are_alike : bool
+        True if another test has shown that counts of a group are alike. The test is then less strict.
     """
 
     columns: tuple[str, ...]
@@ -135,7 +139,10 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
 
 
 class _ColumnLabels:
-    """The columns of a polars frame with a hash of each cell, by which rows with equal cells are grouped."""
+    """The columns of a polars frame X with a hash of each cell, by which rows with equal cells are grouped.
+
+    `seed` is the seed of the choice of rows in a large table.
+    """
 
     def __init__(self, X: pl.DataFrame, seed: int) -> None:
         self.X, self.seed, self.max_rows = X, seed, count_quick_model_rows(X.width)

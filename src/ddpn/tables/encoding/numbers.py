@@ -78,7 +78,10 @@ def soft_clip(z: np.ndarray) -> np.ndarray:
 
 
 class Distinct(NamedTuple):
-    """The distinct values of a column in ascending order, and the total weight of the rows with each value."""
+    """The distinct values of a column in ascending order (`values`), and the total weight of the rows with each value.
+
+    Shape: (distinct values,) each. Missing values are left out.
+    """
 
     values: np.ndarray
     weights: np.ndarray
