@@ -267,6 +267,11 @@ def calibrate_predictor(
         Seed of random choices of rows.
     clock : Clock
         The time limit.
+
+    Returns
+    -------
+    CalibratedRows
+        The held-out rows that were used, with their predictions and the calibration that was fitted to them.
     """
     flags = fit_profile(folds, () if options is None else options.time_columns, clock)
     # Set first, so that the summary of the training rows is kept if Ctrl-C ends the next step.

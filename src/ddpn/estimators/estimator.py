@@ -783,7 +783,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         path : path
             The folder to make.
         overwrite : bool
-            If True, replace an existing model.
+            If True, replace an existing model. If False, an existing path raises an `InputError`.
         """
         write_model(Path(path), *self.collect_state(), overwrite)
 

@@ -114,7 +114,8 @@ class Networks(Member):
 
         `fold` has the fold of each row, numbered from 0. The networks of all ensembles are trained together. They all
         keep the weights of the same epoch: the one with the best mean score, where each network is scored on the fold
-        that it left out.
+        that it left out. `options` are the arguments of `ddpn.members.network_fit.NetworkFit`. Item k of the result is
+        the ensemble that was fitted without fold k.
         """
         return NetworkFit(cls, **options).fit_copies(train, fold, seed, clock)
 

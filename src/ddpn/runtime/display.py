@@ -27,7 +27,7 @@ class TextTable:
     """A table to show to users: `str(table)` is for a terminal, and `to_html()` for a web page.
 
     The first `n_name_columns` columns hold names and are aligned left; the others are aligned right. `bold` has the
-    positions (row, column) of bold cells; only HTML shows them as bold. `caption` is the title of the table in HTML.
+    positions (row, column) of bold cells; only HTML shows them as bold. `caption` is shown above the table in reports.
     `hidden` is the number of further rows that are not shown.
 
     >>> print(TextTable(("name", "CRPS"), [("trees", 1.5), ("GLM", 12)], hidden=3))

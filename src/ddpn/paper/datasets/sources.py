@@ -27,7 +27,8 @@ class Source:
       its checksum `sha256` and its `size` in bytes are known.
     - `archive` is the checksum of the zip archive at `url`, if the file is in an archive.
     - `unverified` is True if the first file can be downloaded although its checksum is not known.
-    - `rows` is the number of rows that the paper has.
+    - `rows` is the number of rows of the paper's data.
+    - `license` and `citation` are the license of the data and the publication to cite.
     """
 
     loader: str

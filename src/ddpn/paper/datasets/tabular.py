@@ -129,7 +129,10 @@ def bike_sharing() -> Dataset:
 
 
 def _encode_rentals_as_authors(table: "polars.DataFrame", train: NDArray[np.int64]) -> Columns:
-    """Encode bike rentals like the authors' code, which standardises by all rows instead of the training rows."""
+    """Encode bike rentals like the authors' code, which standardises by all rows instead of the training rows.
+
+    The training rows `train` are therefore ignored.
+    """
     scaled = standardize(select_numbers(table, ("weekday", "weathersit", *_WEATHER)), ddof=1)
     unordered = select_numbers(table, _FLAGS) | scaled
     columns = {name: unordered[name] for name in ("yr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)}
