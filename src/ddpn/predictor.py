@@ -23,14 +23,14 @@ from ddpn.members import MEMBERS
 from ddpn.members.blending import MIXTURE, mix_members
 from ddpn.members.folds import Folds, get_fold_copies, load_member
 from ddpn.members.held_out import HeldOutPredictions, MemberPredictions
-from ddpn.members.member import Member, predict_valid_components
+from ddpn.members.member import Member, collect_state, is_shipped, predict_valid_components
 from ddpn.prediction.prediction import Prediction
 from ddpn.rows.checks import TableLike, check_vector, get_row_count, get_row_labels, label_row_errors
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import BLOCK, CountRows, take_rows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.display import TextTable
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, DDPNError, InputError, describe_error
 from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice
@@ -444,7 +444,7 @@ class Predictor:
         files: dict[str, bytes] = {}
         member_entries: JsonObject = {}
         for name, member in self.members.items():
-            files |= {f"{name}/{file}": content for file, content in member.state().items()}
+            files |= {f"{name}/{file}": content for file, content in collect_state(member).items()}
             member_entries[name] = {
                 "weight": self.weights[name],
                 "seconds": self.seconds.get(name),
@@ -471,7 +471,7 @@ class Predictor:
                 name, _, file = path.partition("/")
                 if name in member_files:
                     member_files[name][file] = content
-            members = {name: load_member(MEMBERS.find_saved(name), member_files[name]) for name in member_entries}
+            members = {name: _load_saved_member(name, files) for name, files in member_files.items()}
             counts = CountRange(**manifest.get("counts", {}))
             seconds = {name: entry["seconds"] for name, entry in member_entries.items() if entry["seconds"] is not None}
             weights = {name: entry["weight"] for name, entry in member_entries.items()}
@@ -510,3 +510,22 @@ class Predictor:
         """
         manifest = read_manifest(Path(path))
         return cls.from_state(read_files(Path(path), manifest), manifest)
+
+
+def _load_saved_member(name: str, files: Mapping[str, bytes]) -> Member:
+    """Load the member with the registered name `name` from the contents of its files, by file name.
+
+    Raise an `InputError` if the member is not registered, or if it is a user's class whose `from_state` fails.
+    """
+    kind = MEMBERS.find_saved(name)
+    try:
+        return load_member(kind, files)
+    except (DDPNError, OSError, ImportError):
+        raise
+    except Exception as error:
+        if is_shipped(kind):
+            raise
+        raise InputError(
+            f"The member {name!r} of the saved model cannot be loaded: {kind.__name__}.from_state raised "
+            f"{describe_error(error).removesuffix('.')}. Check that it reads what `state` of this class writes."
+        ) from error

@@ -189,8 +189,8 @@ def picklable_members():
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("numbers", r"without numbers only, because .* ValueError: could not convert string to float: '\w+'\."),
-        ("levels", r"without known levels only, because .* KeyError: 'level'\."),
+        ("numbers", r"without numbers only, because .* ValueError: could not convert string to float: '\w+'"),
+        ("levels", r"without known levels only, because .* KeyError: 'level'"),
     ],
 )
 @pytest.mark.parametrize("n_jobs", [None, 2])
@@ -211,6 +211,91 @@ def test_a_member_that_raises_and_is_the_only_one_raises_its_error(data):
     frame = pl.DataFrame({"name": [f"n{row % 25}" for row in range(60)]})
     with pytest.raises(ValueError, match="could not convert string to float"):
         CountRegressor(members=["numbers"], random_state=0).fit(frame, y[:60])
+
+
+class WithoutReturn(Neighbours):
+    """A member whose `fit` forgets to return it."""
+
+    @classmethod
+    def fit(cls, train, validation, seed, clock):
+        super().fit(train, validation, seed, clock)
+
+
+class WithTextFiles(Neighbours):
+    """A member whose state is text."""
+
+    def state(self):
+        return {"levels.json": json.dumps([])}
+
+
+class WithListOfFiles(Neighbours):
+    """A member whose state has no names."""
+
+    def state(self):
+        return [b"[]"]
+
+
+class Unreadable(Neighbours):
+    """A member that cannot read what it has written."""
+
+    @classmethod
+    def from_state(cls, files):
+        return json.loads(files["other.json"])
+
+
+class LoadedAsNothing(Neighbours):
+    """A member whose `from_state` forgets to return it."""
+
+    @classmethod
+    def from_state(cls, files):
+        super().from_state(files)
+
+
+def fit_wrong_member(monkeypatch, kind: type[Member], data, members=("wrong",)) -> CountRegressor:
+    monkeypatch.setitem(MEMBERS, "wrong", kind)
+    X, y = data
+    return CountRegressor(members=list(members), random_state=0).fit(X[:60], y[:60])
+
+
+def test_the_reason_of_a_member_that_is_left_out_names_the_line_of_its_file(monkeypatch, data):
+    frame = pl.DataFrame({"x": data[0][:60, 0], "name": [f"n{row % 25}" for row in range(60)]})
+    with pytest.warns(UserWarning, match="numbers only"):
+        model = CountRegressor(members=["glm", "numbers"], random_state=0).fit(frame, data[1][:60])
+    line = WithoutText.fit.__func__.__code__.co_firstlineno + 2
+    assert model.left_out_["numbers"].endswith(f" (line {line} of test_custom_member.py)")
+
+
+def test_a_fit_that_does_not_return_a_member_is_named(monkeypatch, data):
+    with pytest.warns(UserWarning, match=r"TypeError: WithoutReturn\.fit must return a member, got NoneType"):
+        model = fit_wrong_member(monkeypatch, WithoutReturn, data, ("glm", "wrong"))
+    assert list(model.left_out_) == ["wrong"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (WithTextFiles, r"^WithTextFiles\.state must return a dictionary of bytes by .*, got str for 'levels\.json'"),
+        (WithListOfFiles, r"^WithListOfFiles\.state must return a dictionary of bytes by file name, got list\."),
+    ],
+)
+def test_a_state_that_is_not_bytes_by_name_is_refused(monkeypatch, data, tmp_path, kind, words):
+    model = fit_wrong_member(monkeypatch, kind, data)
+    with pytest.raises(TypeError, match=words):
+        model.save(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "cause"),
+    [
+        (Unreadable, r"Unreadable\.from_state raised KeyError: 'other\.json'", KeyError),
+        (LoadedAsNothing, r"LoadedAsNothing\.from_state must return a member, got NoneType", TypeError),
+    ],
+)
+def test_an_error_in_from_state_names_the_member(monkeypatch, data, tmp_path, kind, reason, cause):
+    fit_wrong_member(monkeypatch, kind, data).save(tmp_path / "model")
+    with pytest.raises(InputError, match=rf"^The member 'wrong' of the saved model cannot be .*{reason}") as caught:
+        CountRegressor.load(tmp_path / "model")
+    assert type(caught.value.__cause__) is cause
 
 
 def test_the_member_is_named_as_what_cannot_be_exported(default_model, tmp_path):

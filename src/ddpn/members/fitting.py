@@ -5,14 +5,17 @@ more rows.
 """
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FunctionType
 
 import numpy as np
 
 from ddpn.distributions.kernels.compiling import read_clock_without_compiling
 from ddpn.members.folds import Folds, JobOptions, MemberJobs
-from ddpn.members.member import Member, MemberSpec, NotApplicableError
+from ddpn.members.member import Member, MemberSpec, NotApplicableError, is_shipped
 from ddpn.rows.splits import draw_held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
 from ddpn.runtime.errors import DDPNError, describe_error
@@ -38,9 +41,27 @@ def is_member_error(error: Exception) -> bool:
     return isinstance(error, JobError) or not isinstance(error, DDPNError | OSError | MemoryError)
 
 
-def describe_member_error(error: Exception) -> str:
-    """Describe the error that a member's fit raised, as the reason why the mixture is fitted without this member."""
-    return str(error).removesuffix(".") if isinstance(error, JobError) else f"it raised {describe_error(error)}"
+def describe_member_error(error: Exception, kind: type[Member]) -> str:
+    """Describe the error that a member raised, as the reason why the mixture is fitted without this member.
+
+    `kind` is the class of the member. If a user has written it, the reason ends with the line of that file.
+    """
+    if isinstance(error, JobError):
+        return str(error).removesuffix(".")
+    return f"it raised {describe_error(error).removesuffix('.')}{_locate_error(error, kind)}"
+
+
+def _locate_error(error: Exception, kind: type[Member]) -> str:
+    """Return words such as " (line 31 of my_member.py)" for the innermost call in the file of a user's member.
+
+    Return "" if the class `kind` is part of ddpn, or if the error was not raised in its file.
+    """
+    if is_shipped(kind):
+        return ""
+    functions = (getattr(value, "__func__", value) for value in vars(kind).values())
+    files = {function.__code__.co_filename for function in functions if isinstance(function, FunctionType)}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
 
 
 @dataclass(frozen=True)
@@ -193,7 +214,7 @@ class MemberFitter:
         except Exception as error:
             if not is_member_error(error):
                 raise
-            return MemberFit(reason=describe_member_error(error), error=error)
+            return MemberFit(reason=describe_member_error(error, spec.kind), error=error)
         return MemberFit(member, seconds, is_interrupted=member.interrupted)
 
     def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, rows: int, clock: Clock) -> tuple[Member, float]:

@@ -38,7 +38,7 @@ from torch.distributions import Distribution
 
 from ddpn.distributions.kernels.compiling import read_clock_without_compiling
 from ddpn.members.blending import combine_components
-from ddpn.members.member import Member, MemberSpec, NotApplicableError
+from ddpn.members.member import Member, MemberSpec, NotApplicableError, check_is_member, collect_state
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, SMALL_TABLE_ROWS, assign_folds, draw_held_out_rows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
@@ -112,7 +112,8 @@ class Folds:
             return spec.fit(self.train, self.validation, seed, clock)
         if self.fold_numbers.max() < 1:
             raise NotApplicableError("it needs two rows, or two groups of rows, to leave one out")
-        return CrossFitted(spec.kind.fit_copies(self.train, self.fold_numbers, seed, clock, **spec.fold_options))
+        copies = spec.kind.fit_copies(self.train, self.fold_numbers, seed, clock, **spec.fold_options)
+        return CrossFitted([check_is_member(copy, spec.kind, "fit") for copy in copies])
 
     def fit_copy(self, spec: MemberSpec, fold: int, seed: int, clock: Clock = NO_LIMIT) -> Member:
         """Fit one copy of the member `spec`: the copy that leaves out fold number `fold`, counted from 0.
@@ -120,7 +121,8 @@ class Folds:
         If the time of `clock` is up before there is a result, a `TimeLimitError` is raised.
         """
         assert self.fold_numbers is not None
-        return spec.kind.fit(self.train.rows(self.fold_numbers != fold), None, seed, clock, **spec.fold_options)
+        copy = spec.kind.fit(self.train.rows(self.fold_numbers != fold), None, seed, clock, **spec.fold_options)
+        return check_is_member(copy, spec.kind, "fit")
 
 
 def get_fold_copies(member: Member) -> Sequence[Member]:
@@ -187,7 +189,7 @@ class CrossFitted(Member):
         }
 
     def state(self) -> dict[str, bytes]:
-        states = [copy.state() for copy in self.copies]
+        states = [collect_state(copy) for copy in self.copies]
         return {f"{_PREFIX}{k}/{name}": content for k, files in enumerate(states) for name, content in files.items()}
 
     @classmethod
@@ -205,9 +207,10 @@ def load_member(kind: type[Member], files: Mapping[str, bytes]) -> Member:
         folder, _, file = name.partition("/")
         number = folder.removeprefix(_PREFIX)
         if not file or number == folder or not number.isdecimal():
-            return kind.from_state(files)
+            return check_is_member(kind.from_state(files), kind, "from_state")
         copy_files.setdefault(int(number), {})[file] = content
-    return CrossFitted([kind.from_state(copy_files[number]) for number in sorted(copy_files)])
+    copies = [kind.from_state(copy_files[number]) for number in sorted(copy_files)]
+    return CrossFitted([check_is_member(copy, kind, "from_state") for copy in copies])
 
 
 # Fits as jobs: several members, or several copies of a cross-fitted member, at the same time --------------------------
@@ -311,7 +314,7 @@ def fit_member(folds: Folds, spec: MemberSpec, seed: int, fold: int | None, cloc
         warnings.simplefilter("always")
         fitted = folds.fit(spec, seed, clock) if fold is None else folds.fit_copy(spec, fold, seed, clock)
     shown = [warning for warning in caught if not issubclass(warning.category, DeprecationWarning | FutureWarning)]
-    files = {f"{_MEMBER}{name}": content for name, content in fitted.state().items()}
+    files = {f"{_MEMBER}{name}": content for name, content in collect_state(fitted).items()}
     seconds = read_clock_without_compiling() - started
     facts = {"seconds": seconds, "warnings": [str(warning.message) for warning in shown]}
     return files | {_FACTS: json_to_bytes(facts)}

@@ -284,7 +284,31 @@ class MemberSpec:
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Member:
         """Fit the member to training rows; see `Member.fit` for the parameters."""
-        return self.kind.fit(train, validation, seed, clock, **self.options)
+        return check_is_member(self.kind.fit(train, validation, seed, clock, **self.options), self.kind, "fit")
+
+
+def check_is_member(value: object, kind: type[Member], method: str) -> Member:
+    """Return `value`, the result of a class method of `kind`; raise a `TypeError` if it is not a fitted member."""
+    if not isinstance(value, Member):
+        raise TypeError(f"{kind.__name__}.{method} must return a member, got {type(value).__name__}.")
+    return value
+
+
+def collect_state(member: Member) -> dict[str, bytes]:
+    """Return the files of a member, from its method `state`. Raise a `TypeError` if they are not bytes by file name."""
+    files: object = member.state()
+    what = f"{type(member).__name__}.state must return a dictionary of bytes by file name"
+    if not isinstance(files, Mapping):
+        raise TypeError(f"{what}, got {type(files).__name__}.")
+    for name, content in files.items():
+        if not (isinstance(name, str) and isinstance(content, bytes)):
+            raise TypeError(f"{what}, got {type(content).__name__} for {name!r}.")
+    return dict(files)
+
+
+def is_shipped(kind: type[Member]) -> bool:
+    """Return True if a class of members is part of ddpn, and False if a user has written it."""
+    return kind.__module__.partition(".")[0] == "ddpn"
 
 
 def predict_valid_components(member: Member, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:

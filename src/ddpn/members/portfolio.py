@@ -272,7 +272,7 @@ class Portfolio:
             # The rows are valid, so an `InputError` is about the distributions that the member predicts.
             if not (is_member_error(error) or isinstance(error, InputError)):
                 raise
-            self._record_failure(spec, describe_member_error(error), error)
+            self._record_failure(spec, describe_member_error(error, spec.kind), error)
             self._remove(spec)
             return True
         mixed = [spec.name for spec in self.specs if spec.name in self.members and not spec.is_baseline]
