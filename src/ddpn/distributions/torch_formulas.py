@@ -140,7 +140,8 @@ def deviance(y: Tensor, mu: Tensor) -> Tensor:
 def place_terms(mu: Tensor, gamma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Choose the 63 terms of the sum that normalises each Double Poisson, and add the count y as a term of weight 0.
 
-    The terms cover the counts z with gamma D(z; mu) up to about 28, see the module. D is the function `deviance`.
+    The terms cover the counts z with gamma D(z; mu) up to about 28, where D is the function `deviance`. They are
+    consecutive counts if there are at most 62 of these, and otherwise nodes of a quadrature rule.
 
     Returns
     -------

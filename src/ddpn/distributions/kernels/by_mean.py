@@ -34,7 +34,8 @@ MAX_STEPS, TOLERANCE, ROUNDING = 60, 1e-12, 1e-15
 class MeanParameterizedFamily(NamedTuple):
     """A distribution whose rate m was solved from its mean: p(y) = h(y)^power exp(-c D(y; m)) / total.
 
-    The module docstring defines h, D and R. It is the base class of two families (see `kernels.family`).
+    h(y) = e^-y y^y / y!, D(y; m) = m - y + y log(y / m), and R(y) = power_slope log h(y) - D(y; m), the derivative of
+    log(h(y)^power exp(-c D(y; m))) in c. This is the base class of two families (see `kernels.family`).
 
     Parameters
     ----------
@@ -73,7 +74,8 @@ class MeanParameterizedFamily(NamedTuple):
     def score(self, y):
         """Return the derivatives of log p(y) in the mean and in c, and 0 for the third parameter, which does not exist.
 
-        The formulas are derived in the docstring of the module.
+        They are by_mean = (y - E[Y]) / Var[Y] and R(y) - E[R] - by_mean Cov[Y, R]. The docstring of the module derives
+        them.
         """
         by_mean = (y - self.mean) / self.variance
         r = self.power_slope * log_h(y) - compute_deviance(y, self.log_m)
@@ -101,6 +103,9 @@ def compute_deviance(y, log_m):
 
 def compute_rate_moments(mean, c, power, power_slope, log_m, sums):
     """Return the distribution with the rate exp(log_m), with its normalising constant and moments computed.
+
+    Its probabilities are proportional to h(y)^power exp(-c D(y; m)), with h(y) = e^-y y^y / y! and D(y; m) = m - y + y
+    log(y / m).
 
     Parameters
     ----------
@@ -134,8 +139,8 @@ def compute_rate_moments(mean, c, power, power_slope, log_m, sums):
 def solve_rate(mean, c, power, power_slope, log_m):
     """Find the rate m with which the distribution has the given mean.
 
-    The rate is the parameter m of p(y), which is proportional to h(y)^power exp(-c D(y; m)), see the docstring of the
-    module. Newton's method is applied to log E[Y] as a function of log m, whose derivative is c Var[Y] / E[Y]. A step
+    p(y) is proportional to h(y)^power exp(-c D(y; m)), with h(y) = e^-y y^y / y!, D(y; m) = m - y + y log(y / m), and m
+    the rate. Newton's method is applied to log E[Y] as a function of log m, whose derivative is c Var[Y] / E[Y]. A step
     that leaves the interval known to contain the solution is replaced by bisection. After `MAX_STEPS` steps, the last
     rate is returned even if it is not accurate.
 
@@ -174,8 +179,8 @@ def solve_rate(mean, c, power, power_slope, log_m):
 def solve_rates(family, inputs, results):
     """Solve for the rates m of n distributions of a family; write log m and the variance of each to `results`.
 
-    The rate is the parameter m in the formula of the module docstring, where p(y) is proportional to h(y)^power
-    exp(-c D(y; m)). It is chosen such that the distribution has the given mean.
+    p(y) is proportional to h(y)^power exp(-c D(y; m)), with h(y) = e^-y y^y / y!, D(y; m) = m - y + y log(y / m), the
+    inverse dispersion c, and the rate m. The rate is chosen such that the distribution has the given mean.
 
     Parameters
     ----------

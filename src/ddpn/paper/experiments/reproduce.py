@@ -136,8 +136,9 @@ def _execute(parts: ExperimentRows, run: Run, out: str, device: str) -> dict[str
 
 
 def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:
-    """Return True if a data file is newer than one of `runs`, all finished, so that the rows may have changed.
+    """Return True if a data file of the experiment is newer than one of `runs`, so that the rows may have changed.
 
+    All `runs` must be finished.
     `out` is the folder of all results. Comparing modification times is much faster than comparing all rows.
     """
     names = [name for name in ((experiment.data or {}).get("name"), experiment.ood) if name is not None]

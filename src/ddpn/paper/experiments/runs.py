@@ -172,7 +172,7 @@ def find_runs(experiment: Experiment, out: Path, methods: Sequence[str], needed:
 class Trained(NamedTuple):
     """The networks that a run has trained (or the GLM that it has fitted), with their outputs for the test rows.
 
-    Raw outputs have the shape (rows, M, P), see the docstring of the module.
+    Raw outputs have the shape (rows, M, P) for M networks with P raw outputs each.
 
     - `outputs` has the raw outputs for the test rows (key "raw") and for out-of-distribution rows (key "ood", if there
       are any).
