@@ -242,9 +242,8 @@ class StreamedRows:
         """Choose the chunk size, and divide the passes over the table into epochs of a few chunks.
 
         `source` is the table, and `encode` converts a chunk to tensors. `config.epochs` is the number of passes, of
-        which
-    there are at most `source.max_passes`. Return two results: the
-        `StreamedRows`, and a copy of `config` in which `epochs` and `patience` count the shorter epochs.
+        which there are at most `source.max_passes`. Return two results: the `StreamedRows`, and a copy of `config` in
+        which `epochs` and `patience` count the shorter epochs.
         """
         rows = len(source)
         batch = min(config.batch_size, rows)
