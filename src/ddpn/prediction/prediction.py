@@ -510,11 +510,9 @@ def _check_size(counts: Tensor, variance: Tensor | None = None) -> None:
     Larger counts have no exact quantiles in float64. `counts` has a mean or quantile of each row. `variance`, unless it
     is None, has the variance of each row.
     """
-    if counts.isnan().any():
-        raise RowError("A predicted distribution must have numbers as parameters, but has NaN", counts.isnan().numpy())
     bad = ~(counts.double() <= MAX_COUNT).numpy()
     if variance is not None:
         bad |= ~variance.isfinite().numpy()
     if bad.any():
         remedy = ". Check the units of the columns, above all the exposure."
-        raise RowError("Predicted counts must be below 2^52, but the prediction is larger", bad, remedy)
+        raise RowError("Predicted counts must be below 2^52, but the prediction is larger or not a number", bad, remedy)

@@ -42,7 +42,7 @@ def run_torchrun(folder, at):
 
 def test_two_processes_have_the_weights_of_one_also_after_a_kill(tmp_path):
     program = runpy.run_path(TRAINING)
-    program["trained"](alone := program["network"]())
+    program["run_training"](alone := program["make_network"]())
     # Seven uses of the network per epoch: the checkpoint of the second one is there when it is killed in the third.
     whole, killed = run_torchrun(tmp_path, at=18)
     for name, expected in alone.named_parameters():
