@@ -150,7 +150,8 @@ class Calibration:
         Returns
         -------
         array, shape (rows,)
-            The p-values, conformal: small ones for unusual rows.
+            The p-values (`OODCalibration.pvalue`): from 1 / (n + 1), for the most unusual rows, to 1, with n rows of
+            calibration.
         """
         return self.require_ood().pvalue(self.require_profile().measure(X).score)
 

@@ -219,7 +219,8 @@ class TextFile(TableFile):
     def _frame(self, lines: bytes, as_text: set[str], start: int) -> pl.DataFrame:
         """Parse the lines of a block.
 
-        `start` is the number of rows before the block in the file, so that errors can name rows of the file.
+        The columns `as_text` stay text. `start` is the number of rows before the block in the file, so that errors
+        can name rows of the file. If a row has values beyond the last column, a `LongRowError` names it.
         """
         with explain_read_errors(self.source, f"as a csv file from row {start + 1:,} on"):
             try:
