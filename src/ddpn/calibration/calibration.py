@@ -150,7 +150,7 @@ class Calibration:
         Returns
         -------
         array, shape (rows,)
-            The p-values (`OODCalibration.pvalue`): from 1 / (n + 1), for the most unusual rows, to 1, with n rows of
+            The p-values (`OODScores.pvalue`): from 1 / (n + 1), for the most unusual rows, to 1, with n rows of
             calibration.
         """
         return self.require_ood().pvalue(self.require_profile().measure(X).score)
