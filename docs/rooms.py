@@ -41,7 +41,8 @@ WAYS = {
 def read_layers() -> list[list[str]]:
     """Read the packages from the top down; those in one list do not import each other."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    return [[name.strip() for name in line.split("|")] for line in settings["contracts"][0]["layers"]]
+    layers = [[name.strip() for name in line.split("|")] for line in settings["contracts"][0]["layers"]]
+    return [names for names in layers if names != ["__main__"]]
 
 
 def find_arrows(order: list[list[str]]) -> list[tuple[str, str]]:

@@ -43,6 +43,13 @@ def test_one_member_is_fitted_alone_and_calibrated(run_ddpn, files, name):
     assert entries[MIXTURE]["coverage"] >= 0.85  # 260 out-of-fold rows
 
 
+def test_the_next_step_is_a_command_of_the_program_that_the_user_ran(run_ddpn, files, monkeypatch):
+    words = ["fit", "visits.csv", "--config", "quick.toml", "-o", "m", "--only", "constant"]
+    monkeypatch.setattr(sys, "argv", ["my scripts/my_ddpn.py", *words])
+    assert "Next: python 'my scripts/my_ddpn.py' predict m NEW.csv" in run_ddpn(*words).stdout
+    assert describe(files / "m")["task"]["command"] == shlex.join(["python", "my scripts/my_ddpn.py", *words])
+
+
 def test_the_advice_of_a_verdict_is_followed(run_ddpn, files, monkeypatch):
     """Where counts follow no column, one step leads from a GLM to the simplest model, which has no further advice."""
     rng = np.random.default_rng(1)

@@ -1,6 +1,8 @@
 """Test the program as a whole: its commands, help, exit codes and version."""
 
 import re
+import subprocess
+import sys
 import time
 from importlib.metadata import version
 
@@ -69,3 +71,9 @@ def test_a_budget_begins_with_the_program(run_ddpn, files, monkeypatch):
     assert run_ddpn(*words).exit_code == 0
     assert began[0] == before - 3.0
     assert before <= began[1] <= time.monotonic()
+
+
+@pytest.mark.parametrize("module", ["ddpn", "ddpn.cli"])
+def test_python_runs_the_program_by_its_name(module):
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, version("ddpn"))

@@ -80,6 +80,28 @@ def test_an_entry_is_imported_when_it_is_used(registry):
     assert registry.find("own") is dict
 
 
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda registry: registry.find("my_dict"),
+        lambda registry: registry.find_saved("my_dict"),
+        lambda registry: check_keys(["my_dict"], registry, "containers"),
+    ],
+)
+def test_an_unknown_name_that_may_be_the_users_own_is_answered_by_how_to_register_it(registry, look_up):
+    registry.name = "package.CONTAINERS"
+    with pytest.raises((ConfigError, InputError), match=r"egister it first: package\.CONTAINERS\['my_dict'\]") as error:
+        look_up(registry)
+    assert "ddpn.cli.main()" in str(error.value)
+
+
+def test_a_misspelled_name_is_not_taken_for_the_users_own(registry):
+    registry.name = "package.CONTAINERS"
+    with pytest.raises(ConfigError, match="Did you mean 'ordered'") as error:
+        registry.find("orderd")
+    assert "register" not in str(error.value)
+
+
 def test_unknown_names_are_reported(registry):
     with pytest.raises(ConfigError, match="Did you mean 'ordered'") as error:
         registry.find("orderd")

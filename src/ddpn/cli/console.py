@@ -32,6 +32,16 @@ _GRACE_SECONDS = 0.5
 _WIDTH_WITHOUT_TERMINAL = 140
 
 
+def format_program() -> list[str]:
+    """Return the words that start this program: `ddpn`, or Python and the user's script that calls `ddpn.cli.main`.
+
+    Users write such a script to register their own classes.
+    """
+    script = sys.argv[0]
+    is_own = script.endswith(".py") and os.path.basename(script) != "__main__.py"
+    return ["python", script] if is_own else ["ddpn"]
+
+
 # Errors, warnings and Ctrl-C ------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import INTERRUPTED, CtrlCRunner, end_on_ctrl_c, print_json, print_step, print_table, show_warnings
+from ddpn.cli.console import (
+    INTERRUPTED,
+    CtrlCRunner,
+    end_on_ctrl_c,
+    format_program,
+    print_json,
+    print_step,
+    print_table,
+    show_warnings,
+)
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import build_column_table, build_table, describe_skipped_steps, show_scores
@@ -90,7 +99,7 @@ def fit(
         del table  # frees memory: `prepared` has copies of what it needs
     name = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1:,} more files"
     _show_data(name, prepared, as_json)
-    about: JsonObject = {"data": name, "command": shlex.join(["ddpn", *sys.argv[1:]])}
+    about: JsonObject = {"data": name, "command": shlex.join([*format_program(), *sys.argv[1:]])}
     if prepared.stream is not None:
         about["stream"] = count_streamed_rows(prepared.stream, len(prepared.sample))
     # Imported late, because it imports torch, and invalid options and tables should be reported at once.
@@ -144,7 +153,7 @@ def tune(
     # Imported late, because it imports torch, and invalid options and tables should be reported at once.
     from ddpn.workflow.tuning import tune as run
 
-    about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
+    about = {"data": data, "command": shlex.join([*format_program(), *sys.argv[1:]])}
     n_jobs = o.connect_cluster(cluster, gpus_per_job)
     with redirect_stdout(sys.stderr), CtrlCRunner() as runner:
         fitted, result = run(
@@ -183,7 +192,8 @@ def _show_result(out: Path, fitted: "Fitted", as_json: bool) -> None:
             show_scores(task["scores"], out, task)
         name = task.get("scores", {}).get("verdict", {}).get("prefer")
         member = "" if name is None else f" --member {shlex.quote(name)}"
-        typer.echo(f"Saved in {out}. Next: ddpn predict {out} NEW.csv{member} -o predictions.csv")
+        program = shlex.join(format_program())
+        typer.echo(f"Saved in {out}. Next: {program} predict {out} NEW.csv{member} -o predictions.csv")
     if fitted.interrupted:
         kept = "The best epochs so far are" if "training" in fitted.missing else "The fitted model is"
         skipped = describe_skipped_steps(fitted.missing)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ddpn.analysis.leaderboard_table import tabulate_scores
-from ddpn.cli.console import print_table
+from ddpn.cli.console import format_program, print_table
 from ddpn.cli.wording import render_fit_options
 from ddpn.rows.count_range import CountRange
 from ddpn.runtime.display import as_text, describe_row_counts
@@ -87,10 +87,13 @@ def show_scores(scores: JsonObject, model: Path, task: JsonObject) -> None:
     name = scores["verdict"].get("prefer")
     if name is None:
         return
-    predict = shlex.join(["ddpn", "predict", str(model), "NEW.csv", "--member", name, "-o", "predictions.csv"])
+    predict = shlex.join(
+        [*format_program(), "predict", str(model), "NEW.csv", "--member", name, "-o", "predictions.csv"]
+    )
     typer.echo(f"To predict with {name} alone: {predict}")
-    if task.get("command", "").startswith("ddpn fit "):
-        typer.echo(f"To fit {name} alone, add these options to ddpn fit: --overwrite --only {shlex.quote(name)}")
+    fit = shlex.join([*format_program(), "fit"])
+    if task.get("command", "").startswith(f"{fit} "):
+        typer.echo(f"To fit {name} alone, add these options to {fit}: --overwrite --only {shlex.quote(name)}")
 
 
 def build_fact_table(facts: Sequence[tuple[str, str]]) -> "Table":

@@ -13,6 +13,8 @@ from ddpn.runtime.errors import format_rows as format_rows
 from ddpn.runtime.errors import join_words as join_words
 
 T = TypeVar("T")
+#: The similarity from which on a name is probably another one that is misspelled, such as "poison" for "poisson".
+_MISSPELLED = 0.8
 
 
 def is_integer(value: object) -> TypeGuard[int]:
@@ -55,15 +57,17 @@ def check_number(name: str, value: object, condition: str, holds: bool | None = 
 def check_choice(name: str, value: object, choices: Iterable[str], error: type[DDPNError] = ConfigError) -> str:
     """Return `value`; if it is not among `choices`, raise `error` and suggest the most similar choice.
 
-    `name` is the argument in the error message.
+    `name` is the argument in the error message. If `choices` is a `Registry`, the message also says how to register the
+    user's own class, unless `value` is almost the name of a choice.
 
     >>> check_choice("kind", "central", ("central", "calibrated"))
     'central'
     """
     names = list(choices)
     if value not in names:
+        remedy = f"{_did_you_mean(value, names)} {_describe_own(value, choices)}".strip()
         words = " or ".join(repr(c) for c in names) if len(names) < 3 else f"one of {', '.join(names)}"
-        raise error(argument=name, must=f"be {words}", got=repr(value), remedy=_did_you_mean(value, names))
+        raise error(argument=name, must=f"be {words}", got=repr(value), remedy=remedy)
     return str(value)
 
 
@@ -76,10 +80,11 @@ def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None
     Traceback (most recent call last):
     ddpn.runtime.errors.ConfigError: Unknown key 'epoch' in options. Did you mean 'epochs'? Known keys: epochs, lr.
     """
-    names = list(names)
+    known_keys = list(names)
     for key in keys:
-        if key not in names:
-            hint = f"{_did_you_mean(key, names)} Known keys: {', '.join(names)}." if names else "No keys are accepted."
+        if key not in known_keys:
+            hint = f"{_did_you_mean(key, known_keys)} Known keys: {', '.join(known_keys)}. {_describe_own(key, names)}"
+            hint = hint if known_keys else "No keys are accepted."
             raise ConfigError(f"Unknown key {key!r} in {where}. {hint.strip()}")
 
 
@@ -125,10 +130,13 @@ def refuse_old_names(**new_names: str) -> Callable[[type[T]], type[T]]:
     return decorate
 
 
-def find_similar_name(word: object, names: Iterable[str]) -> str | None:
-    """Return the name most similar to `word`, or None if no name is similar."""
+def find_similar_name(word: object, names: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """Return the name most similar to `word`, or None if no name is similar.
+
+    `cutoff` is the smallest similarity, from 0 to 1 (`difflib.get_close_matches`).
+    """
     by_lower = {name.lower(): name for name in reversed(list(names))}
-    close = get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.5)
+    close = get_close_matches(str(word).lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[close[0]] if close else None
 
 
@@ -137,11 +145,17 @@ def _did_you_mean(word: object, names: Iterable[str]) -> str:
     return f"Did you mean {similar!r}?" if similar else ""
 
 
+def _describe_own(word: object, names: Iterable[str]) -> str:
+    """Say how to register a class as `word` if `names` is a `Registry` to which users can add; otherwise return ""."""
+    return names.describe_own(word) if isinstance(names, Registry) else ""
+
+
 class Registry(UserDict[str, Any]):
     """A mapping from names to classes, some of which are imported only when they are looked up.
 
     An entry is a class, or a string "module:Class". `registry["name"] = Class` adds an entry. Listing the names imports
-    nothing. The first argument is the word for an entry in error messages.
+    nothing. The first argument is the word for an entry in error messages. The last argument is the full name of the
+    registry, "" if users cannot add entries.
 
     >>> registry = Registry("container", {"ordered": "collections:OrderedDict"})
     >>> list(registry), registry["ordered"].__name__
@@ -161,7 +175,7 @@ class Registry(UserDict[str, Any]):
 
     def find(self, name: object) -> Any:
         """Return the class registered as `name`; if there is none, raise a `ConfigError` with a suggestion."""
-        return self[check_choice(self.kind, name, self.data)]
+        return self[check_choice(self.kind, name, self)]
 
     def find_saved(self, name: str) -> Any:
         """Return the class registered as `name`, the name that a saved model refers to.
@@ -170,7 +184,22 @@ class Registry(UserDict[str, Any]):
         """
         if name not in self.data:
             raise InputError(
-                f"The model has the {self.kind} {name!r}, which this program does not know. Register it first: "
-                f"{self.name}[{name!r}] = ..."
+                f"The model has the {self.kind} {name!r}, which this program does not know. "
+                f"Register it first: {self._format_registration(name)}"
             )
         return self[name]
+
+    def describe_own(self, word: object, further_names: Iterable[str] = ()) -> str:
+        """Return sentences that say how to register a class as `word`, for errors about an unknown name.
+
+        Return "" if `word` is almost the name of an entry, or one of `further_names`, so that it is probably
+        misspelled.
+        """
+        names = [*self.data, *further_names]
+        if not self.name or not isinstance(word, str) or find_similar_name(word, names, _MISSPELLED):
+            return ""
+        return f"If it is your own, register it first: {self._format_registration(word)}"
+
+    def _format_registration(self, name: str) -> str:
+        assignment = f"{self.name}[{name!r}] = ..."
+        return f"{assignment} On the command line, run a script that does this and then calls ddpn.cli.main()."
