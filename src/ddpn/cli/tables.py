@@ -118,8 +118,8 @@ def describe_model(model: JsonObject) -> list[tuple[str, str]]:
     weighted = {name: member for name, member in model["members"].items() if member["weight"]}
     members = [(f"Member {name}", describe_member(member)) for name, member in weighted.items()]
     compared_fact = ("Compared with", ", ".join(name for name in model["members"] if name not in weighted) or "nothing")
-    if roles.get("groups") not in (None, *needed_columns):
-        needed_columns.append(f"{roles['groups']} (groups of intervals)")
+    if roles.get("interval_groups") not in (None, *needed_columns):
+        needed_columns.append(f"{roles['interval_groups']} (groups of intervals)")
     needed_fact = ("Columns needed", ", ".join(needed_columns))
     recalibration = model.get("recalibration")
     if recalibration is not None:

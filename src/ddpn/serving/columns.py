@@ -142,9 +142,9 @@ def _list_role_columns(roles: Roles, predictor: Predictor) -> list[ServedColumn]
             low, median, high = map(int, predictor.scales["upper"])
             about = {"example": median, "range": (low, high), "integers": True}
         columns.append(ServedColumn(roles.upper, "upper", kind, description, **about))
-    if roles.groups is not None:
+    if roles.interval_groups is not None:
         names = _describe_levels(() if predictor.calibration.groups is None else predictor.calibration.groups.names)
-        columns.append(ServedColumn(roles.groups, "group", _Level, _LEVEL, **names))
+        columns.append(ServedColumn(roles.interval_groups, "group", _Level, _LEVEL, **names))
     return columns
 
 

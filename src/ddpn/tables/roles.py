@@ -43,7 +43,7 @@ class Roles:
         The words for missing values.
     formats : dict
         The number formats of columns that are not features, by name.
-    groups : str or None
+    interval_groups : str or None
         The column of groups within which intervals are calibrated. It may also be a feature.
     upper : str or None
         The column of upper bounds of the counts. It may also be a feature.
@@ -60,7 +60,7 @@ class Roles:
     columns: tuple[TableColumn, ...]
     missing: tuple[str, ...] = MISSING
     formats: dict[str, NumberFormat] = field(default_factory=dict)
-    groups: str | None = None
+    interval_groups: str | None = None
     upper: str | None = None
     censored: str | None = None
     group: tuple[str, ...] = ()
@@ -234,9 +234,11 @@ class Roles:
 
     def read_interval_groups(self, frame: pl.DataFrame) -> np.ndarray | None:
         """Return the name of each row's group for the calibration of intervals, or None if there are no such groups."""
-        if self.groups is None:
+        if self.interval_groups is None:
             return None
-        return name_interval_groups(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
+        return name_interval_groups(
+            frame[check_column(self.interval_groups, frame.columns, "interval_groups", InputError)]
+        )
 
     def read_exposure(self, frame: pl.DataFrame, rows_before: int = 0) -> np.ndarray | None:
         """Return the exposure of each row, or None if the model has no exposure.

@@ -83,7 +83,7 @@ class TrainingRows:
 
     def sample(self, chunk: pl.DataFrame) -> CountRows:
         """Convert a data frame from `chunks` to features and counts."""
-        roles = replace(self.roles, groups=None, group=())
+        roles = replace(self.roles, interval_groups=None, group=())
         return roles.read_rows(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
 
     def _find_training_rows(self, frame: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:

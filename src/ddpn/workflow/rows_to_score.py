@@ -99,7 +99,7 @@ def scan_rows(folder: ModelFolder, table: Table) -> ScannedRows:
     If a column has cells that cannot be read, a warning describes those in the first block that has such cells. If no
     row has a count, or if all weights are 0, an `InputError` is raised.
     """
-    roles, model = replace(folder.roles, groups=None, group=()), folder.model
+    roles, model = replace(folder.roles, interval_groups=None, group=()), folder.model
     parts: list[tuple[np.ndarray, ...]] = []
     sentences: dict[str, str] = {}
 

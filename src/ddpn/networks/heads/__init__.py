@@ -100,7 +100,7 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
     return HEADS["mixed"](families=(likelihood,) * components)
 
 
-def _check_head_class(likelihood: str, head: Any) -> None:
+def _check_head_class(likelihood: str, head: object) -> None:
     """Raise a `ConfigError` if what is registered as `likelihood` is no class of heads, or lacks an attribute."""
     entry = f"HEADS['{likelihood}']"
     if not isinstance(head, type):
@@ -111,10 +111,11 @@ def _check_head_class(likelihood: str, head: Any) -> None:
                 f"{entry} is {head.__name__}, which has no `{attribute}`. Set it in the class, such as "
                 f"{attribute} = {example}."
             )
-    if head.name != likelihood:
+    name = getattr(head, "name")  # noqa: B009
+    if name != likelihood:
         raise ConfigError(
-            f"{entry} is {head.__name__}, whose name is '{head.name}'. Register it as "
-            f"HEADS['{head.name}'], so that a saved model finds it."
+            f"{entry} is {head.__name__}, whose name is '{name}'. Register it as HEADS['{name}'], so that a saved "
+            "model finds it."
         )
 
 
