@@ -23,7 +23,7 @@ def compile_kernels(name: str) -> None:
     Each method is called once for a distribution with an ordinary mean and for one with a very large mean, because
     these use different kernels.
     """
-    compiling.announced.append(True)
+    compiling.announced.add(compiling.ANNOUNCEMENT)
     dist = make_example(name)
     y = torch.tensor([3.0, 3.0], dtype=torch.float64)
     levels = torch.tensor([0.5], dtype=torch.float64)

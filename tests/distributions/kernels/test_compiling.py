@@ -9,6 +9,9 @@ import numba
 import numpy as np
 import pytest
 
+from ddpn.distributions.families.negative_binomial import NegativeBinomialFamily
+from ddpn.distributions.families.poisson import PoissonFamily
+from ddpn.distributions.kernels import compiling
 from ddpn.distributions.kernels.compiling import compile_kernel, read_clock_without_compiling
 from ddpn.distributions.kernels.loops import compute_normalised_log_probs
 
@@ -88,6 +91,25 @@ def test_the_clock_of_a_fit_stands_still_while_a_kernel_is_compiled(compile_text
     assert counted < 0.5 * seconds, "most of the time is spent compiling"
     (first, first_clock), (second, second_clock) = times
     assert second_clock - first_clock == pytest.approx(second - first, abs=1e-3), "nothing is compiled in between"
+
+
+def test_the_compilation_of_a_users_family_is_announced_once_with_its_name(compile_text, monkeypatch, capsys):
+    monkeypatch.setattr(compiling, "announced", set())
+    sentence = "Compiling numerical kernels of Weights, once per version of this family ...\n"
+    for text, shown in ((FILE, sentence), (FILE.replace("SHIFT = 0.0", "SHIFT = -1.0"), "")):
+        run_kernel(compile_text(text))
+        assert capsys.readouterr().err == shown
+    monkeypatch.setattr(compiling, "announced", set())
+    compile_text(FILE)
+    assert not capsys.readouterr().err, "it is on disk"
+
+
+def test_the_kernels_of_ddpn_are_announced_once_per_installation(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiling, "announced", set())
+    for family in (PoissonFamily, NegativeBinomialFamily):
+        compile_kernel.__wrapped__(compute_normalised_log_probs, family)
+    assert capsys.readouterr().err == f"{compiling.ANNOUNCEMENT}\n"
 
 
 def test_a_family_without_a_method_is_refused_by_name():

@@ -30,7 +30,10 @@ _OPTIONS: Any = {"error_model": "numpy", "fastmath": {"contract"}}
 _REORDERABLE_OPTIONS: Any = {**_OPTIONS, "fastmath": {"contract", "reassoc", "nsz"}}
 #: Functions that depend only on the type of the family, so that their results are constants in compiled code.
 _FLAGS = families.has_ratio, families.has_fast_log_weight
-announced: list[bool] = []
+#: The sentences about compilation that this process has printed. If it contains `ANNOUNCEMENT`, as in a process that
+#: compiles the kernels of ddpn in advance, this sentence is not printed again.
+announced: set[str] = set()
+ANNOUNCEMENT = "Compiling numerical kernels, once per installation ..."
 #: Measures how long numba compiles in this process. Empty until the first kernel is requested, which imports numba.
 _compile_timers: "list[TimingListener]" = []
 
@@ -75,7 +78,7 @@ def compile_kernel(function: FunctionType, family: type[Family] | None = None) -
     loop.__qualname__ = f"{label}_{_hash_functions(functions, family)}"
     is_kept = family is None or family.__module__ != "__main__"
     dispatcher = numba.njit(cache=is_kept, nogil=True, **_OPTIONS)(loop)
-    _announce(dispatcher)
+    _announce(dispatcher, family)
     return dispatcher
 
 
@@ -198,12 +201,17 @@ def _register_methods() -> None:
             overload_method(types.BaseNamedTuple, name, **options)(choose)
 
 
-def _announce(dispatcher: Any) -> None:
-    """Tell the user on stderr, once per process, that kernels are being compiled.
+def _announce(dispatcher: Any, family: type[Family] | None) -> None:
+    """Tell the user on stderr that kernels are being compiled, at most once per process and family of the user.
 
-    Nothing is printed if the kernel of `dispatcher`, a numba dispatcher, is on disk already.
+    `family` is the family of `dispatcher`, a numba dispatcher, or None if its kernel has no family. Nothing is printed
+    if the kernel is on disk already.
     """
     path = Path(dispatcher.stats.cache_path) if dispatcher.stats.cache_path else None
-    if not announced and (path is None or not any(path.glob(f"*{dispatcher.py_func.__qualname__}*"))):
-        announced.append(True)
-        print("Compiling numerical kernels, once per installation ...", file=sys.stderr, flush=True)
+    sentence = ANNOUNCEMENT
+    if family is not None and family.__module__.partition(".")[0] != "ddpn":
+        how_often = "in every process" if path is None else "once per version of this family"
+        sentence = f"Compiling numerical kernels of {family.__name__}, {how_often} ..."
+    if sentence not in announced and (path is None or not any(path.glob(f"*{dispatcher.py_func.__qualname__}*"))):
+        announced.add(sentence)
+        print(sentence, file=sys.stderr, flush=True)

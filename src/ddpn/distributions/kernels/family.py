@@ -4,7 +4,7 @@ A family, such as the Poisson, is a `NamedTuple` class, and an instance of it is
 numbers from which the weights of counts are computed. A weight is an unnormalised probability: the probability of a
 count, possibly times a factor that is the same for all counts. numba compiles every kernel once per family, and chooses
 methods by the type of the tuple (`kernels.compiling`). So methods must be plain Python that numba can compile: numbers,
-tuples, `math`, and functions that use only these.
+tuples, loops, `math`, constants of the module, and functions that use only these.
 """
 
 from math import inf
@@ -36,6 +36,8 @@ class Family(Protocol):
 
     def score(self, y: float) -> tuple[float, float, float]:
         """Return the derivatives of `log_weight(y)` in the three parameters, 0 for parameters that do not exist.
+
+        Like `log_weight`, it must be smooth in y above 16, also between integers.
 
         If the family is not normalised, a term that is the same for all y may be left out of a derivative. It cancels
         when the mean of the derivative over all counts is subtracted.
