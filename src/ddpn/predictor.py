@@ -190,7 +190,7 @@ class Predictor:
             The largest possible count of each row. Required if the model was fitted with one per row.
         groups : array, shape (rows,), optional
             The groups of the rows, if intervals are calibrated by group. Without groups, the same level is used for all
-            rows.
+            rows. Rows of a group without calibration rows get this level as well.
         member : str
             "mixture", or the name of one member.
         """
@@ -346,29 +346,34 @@ class Predictor:
     def predict_held_out(self, rows: CountRows, seed: int = 0) -> HeldOutPredictions:
         """Return the predictions of rows that no member was fitted to, by each member and by the mixture.
 
-        They are not calibrated, and are computed when they are first used.
+        They are not calibrated, and are computed when they are first used. The result also assigns each row to one of
+        several random parts, between which a later calibration is cross-fitted.
 
         Parameters
         ----------
         rows : CountRows
             The rows.
         seed : int
-            Seed of the random split of the rows into folds, by which calibration is cross-fitted.
+            Seed of the parts, and of the choice of rows if there is no time to calibrate on all of them. It does not
+            change the predictions.
         """
         return self.mix_held_out(MemberPredictions.from_rows(rows, seed, self.parse(rows.X)))
 
     def predict_folds(self, folds: Folds, seed: int = 0) -> HeldOutPredictions:
         """Return the predictions of the rows that a fit held out, by each member and by the mixture.
 
-        They are not calibrated, and are computed when they are first used. If the members are cross-fitted, each fold
-        is predicted by the copies of the members that were fitted without it.
+        They are not calibrated, and are computed when they are first used. The result also assigns each row to one of
+        several parts, between which a later calibration is cross-fitted. If the members are cross-fitted, the parts are
+        their folds, and each fold is predicted by the copies of the members that were fitted without it. Otherwise, the
+        rows are the validation rows, and the parts are random.
 
         Parameters
         ----------
         folds : Folds
             The training rows and the held-out rows of the members.
         seed : int
-            Seed of the random split of validation rows into folds, by which calibration is cross-fitted.
+            Seed of the random parts, and of the choice of rows if there is no time to calibrate on all of them. It does
+            not change the predictions.
         """
         return self.mix_held_out(MemberPredictions.from_folds(folds, seed))
 

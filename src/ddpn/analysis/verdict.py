@@ -17,10 +17,11 @@ _WITHOUT_ARTICLE = (*_PLURALS, "boosting")
 
 
 def format_coverage(coverage: float, expected: float, row_words: str = "rows") -> str:
-    """Format the coverage of intervals as part of a sentence, with the expected and the nominal coverage.
+    """Format the observed coverage of 90% intervals as part of a sentence, with the expected and the nominal coverage.
 
-    `expected` is the mean probability of the intervals by the predicted distributions, or NaN if unknown. `row_words`
-    is the name of the rows in the sentence.
+    `coverage` is the share of the rows whose counts lie inside their intervals. `expected` is the mean probability of
+    the intervals by the predicted distributions, or NaN if it is unknown and to be left out. `row_words` is the name of
+    the rows in the sentence.
 
     >>> format_coverage(0.939, 0.935)
     'cover 93.9% of the rows (expected 93.5%; at least 90% asked)'

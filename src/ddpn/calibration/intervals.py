@@ -74,9 +74,10 @@ def score_counts(dist: Distribution, y: Tensor, uniforms: np.ndarray) -> np.ndar
 def measure_shares_inside(dist: Distribution, y: Tensor, level: float) -> np.ndarray:
     """Return the share of each count that lies in the narrowest interval of a level.
 
-    The share is the probability that `score_counts` is at most the level. It is 1 inside the interval and 0 outside.
-    For the counts that enter the interval at this level, it lies between 0 and 1. If the distributions are right, the
-    mean share over the rows is therefore the level itself.
+    As the level rises, the narrowest interval grows count by count, and a count of probability p enters it over a range
+    of levels of length p. The share of the count that lies in the interval is 0 below this range, 1 above, and rises
+    linearly within. It is also the probability that the random score of `score_counts` is at most the level. If the
+    distributions are right, the mean share over the rows is therefore the level itself. Shape: (rows,).
 
     >>> from ddpn.distributions import Poisson
     >>> measure_shares_inside(Poisson(torch.full((3,), 2.0)), torch.tensor([2, 0, 9]), 0.75).round(2).tolist()
@@ -105,7 +106,7 @@ def make_interval(dist: Distribution, level: float | np.ndarray, kind: str = "na
     """Return, for each row, an interval of counts that has a probability of at least `level`.
 
     `level` is a number for all rows, or one per row. `kind` is "narrowest" (the fewest consecutive counts) or "central"
-    (at most half of the remaining probability on either side).
+    (at most half of the remaining probability on either side). Both ends of an interval are included.
 
     If a level is above 1, the interval of level 1 - 1e-9 is widened on each side by (level - 1) times its width (the
     number of counts in it). For example, a level of 1.5 widens it by half of its width on each side.
@@ -126,7 +127,8 @@ def summarise_with_interval(
 ) -> tuple[Summary, Interval]:
     """Return summaries (`CountDistribution.summary`) and intervals (`make_interval`) of the distributions `counts`.
 
-    `quantile_levels` are the levels of the quantiles in the summary. `level` and `kind` are as for `make_interval`.
+    `quantile_levels` are the levels of the quantiles in the summary. `level` is the minimum probability of an interval,
+    a number for all rows or one per row. `kind` is "narrowest" or "central".
     """
     if check_choice("kind", kind, INTERVAL_KINDS) == "central":
         return counts.summary(quantile_levels), make_interval(counts, level, kind)
@@ -237,8 +239,8 @@ class IntervalLevels(NamedTuple):
         """Return the weighted share of calibration rows whose counts lie inside intervals of a level.
 
         A count lies inside if its score is at most `level`. The artificial uniform scores that `from_scores` adds for
-        `prior_rows` are left out. Also return the effective number of calibration rows, which is smaller than their
-        number if weights differ.
+        `prior_rows` are left out. Also return the effective number of calibration rows, (sum w)^2 / sum w^2. It is
+        smaller than their number if the weights w differ.
         """
         observed = ~np.isin(self.scores, _UNIFORM_SCORES)
         scores, weight = self.scores[observed], self.weight[observed]
@@ -378,7 +380,8 @@ class IntervalGroups:
         """Return the interval level of each row for a coverage.
 
         `member` is "mixture" or the name of a member. `codes` has the group of each row (`encode_labels`). Rows of
-        unknown groups (-1) get the level of `overall_levels`, the member's levels over all rows.
+        unknown groups (-1) get the level of `overall_levels`, the member's levels over all rows. The levels of groups
+        are cached by `member` and `coverage`, so `overall_levels` must always be the same for a member.
         """
         key = member, coverage
         if key not in self._cached_levels:

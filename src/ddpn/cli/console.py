@@ -65,8 +65,8 @@ def report_errors(ctrl_c_message: str, context: typer.Context | None = None) -> 
     """Return a context manager that prints errors and warnings as sentences, without a traceback.
 
     After an error, the command exits with a status that depends on the kind of the error. After Ctrl-C,
-    `ctrl_c_message` is printed. If `context`, the running command, is given, its options replace names of arguments in
-    error messages.
+    `ctrl_c_message` is printed. If `context`, the running command, is given, error messages name its options, such as
+    --time, where the library's messages name arguments, such as `time`.
     """
     try:
         with _print_warnings():
@@ -161,7 +161,11 @@ class CtrlCRunner(StepRunner):
         self.is_stopped = True
 
     def run(self, step: Callable[[], object]) -> bool:
-        """Run a step unless Ctrl-C was pressed earlier; return True if the step was completed."""
+        """Run a step, unless Ctrl-C was pressed during or after an earlier one.
+
+        Return True if the step was completed. If Ctrl-C is pressed during the step, the step ends, and the result is
+        False.
+        """
         self._has_steps = True
 
         def end_by_ctrl_c() -> None:
@@ -207,7 +211,11 @@ def print_table(table: "Table", to_stderr: bool = False) -> None:
 
 
 def show_warnings(sentences: Sequence[str]) -> None:
-    """Print warnings about a table to standard error, with arguments replaced by options of `ddpn fit`."""
+    """Print warnings about a table to standard error.
+
+    Where a sentence names an argument of the library, such as `time`, the option of `ddpn fit` is named instead, such
+    as --time.
+    """
     for sentence in sentences:
         typer.echo(f"Warning: {render_fit_options(sentence)}", err=True)
 

@@ -32,9 +32,9 @@ def format_option(option: str, values: Sequence[object]) -> str:
 
 
 def replace_arguments(text: str, options: Mapping[str, str]) -> str:
-    """Replace the arguments in a sentence by options.
+    """Replace the arguments that a sentence names, such as `time`, by options of the command line, such as --time.
 
-    `options` maps names of arguments to options.
+    `options` maps names of arguments to options. Arguments without an option stay as they are.
 
     >>> options = {"time": "--time", "drop": "--drop", "overwrite": "--overwrite"}
     >>> replace_arguments('Use `drop=["my day", "age"]`, leave out `time`, or pass `overwrite=True`.', options)
@@ -57,7 +57,7 @@ def replace_arguments(text: str, options: Mapping[str, str]) -> str:
 
 
 def render_fit_options(sentence: str) -> str:
-    """Replace the arguments in a sentence by the options of `ddpn fit`."""
+    """Replace the arguments that a sentence names, such as `time`, by the options of `ddpn fit`, such as --time."""
     return replace_arguments(sentence, FIT_OPTIONS)
 
 

@@ -103,7 +103,8 @@ class CountRegressor(NetworkRegressor):
         Planned members that are not part of the model, with the reason for each. `fit` warns about members that could
         not be fitted, for lack of time or because they do not apply to the table.
     leaks_ : tuple of str
-        Warnings of `fit` about target leaks. They make every verdict "unusable".
+        Warnings of `fit` about target leaks. If there are any, every verdict on the model is "unusable"
+        (`Verdict.level`), in `leaderboard`, `verdict` and `report`.
     interrupted_ : bool
         True if Ctrl-C ended the training early; the best networks so far are kept.
 

@@ -82,7 +82,8 @@ class DDPNRegressor(NetworkRegressor):
     history_ : History
         Losses of the networks by epoch.
     leaks_ : tuple of str
-        Warnings of `fit` about target leaks. They make every verdict "unusable".
+        Warnings of `fit` about target leaks. If there are any, every verdict on the model is "unusable"
+        (`Verdict.level`), in `leaderboard`, `verdict` and `report`.
     interrupted_ : bool
         True if Ctrl-C ended the training early; the best networks so far are kept.
 

@@ -67,7 +67,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     feature_kinds_: list[Kind]
     feature_names_in_: np.ndarray
     n_features_in_: int
-    #: Sentences about target leaks that `fit` found. They make every verdict "unusable".
+    #: Sentences about target leaks that `fit` found. If there are any, every verdict on the model is "unusable".
     leaks_: tuple[str, ...] = ()
     #: Constructor arguments that are not saved with the model.
     _not_saved: ClassVar[tuple[str, ...]] = ()

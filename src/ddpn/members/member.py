@@ -279,7 +279,11 @@ class MemberSpec:
 
     @property
     def fold_options(self) -> dict[str, Any]:
-        """The keyword arguments of `Member.fit` for one copy of a cross-fitted member."""
+        """The keyword arguments of `Member.fit` for one copy of a cross-fitted member.
+
+        They are those in `options`, together with the class's own `Member.fold_options`, which take precedence. For
+        example, boosted trees add `is_copy=True`, so that a copy has only one booster of the mean.
+        """
         return {**self.options, **self.kind.fold_options}
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Member:

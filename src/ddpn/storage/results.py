@@ -42,7 +42,7 @@ class ResultStore:
         check_writable(self.folder / "file")
 
     def path(self, identity: object) -> Path:
-        """Return the path of the JSON file that lists the files of a job.
+        """Return the path of the JSON file that lists the files of the job with this identity, a JSON value.
 
         Its name is a hash of the job's identity and the version of ddpn. So other versions of ddpn do not find the
         result.
@@ -53,7 +53,8 @@ class ResultStore:
     def write(self, identity: object, files: Mapping[str, bytes], name: str) -> None:
         """Store the files that a job returned. A job whose `identity` is None is not stored.
 
-        `files` maps file names to contents. `name` describes the job for people who look into the folder.
+        `identity` is a JSON value with everything that the result depends on. `files` maps file names to contents.
+        `name` describes the job for people who look into the folder.
         """
         if identity is None:
             return
@@ -63,14 +64,19 @@ class ResultStore:
         write_bytes(self.path(identity), json.dumps({"job": name, "files": hashes}).encode(), tidy=False)
 
     def paths(self, identity: object) -> dict[str, Path]:
-        """Return the paths of the files of a stored job, by file name. The job must be stored (`read` says whether)."""
+        """Return the paths of the files of a stored job, by file name.
+
+        `identity` is the JSON value under which the job was stored. If it is not stored, an `OSError` is raised; `read`
+        says whether it is.
+        """
         hashes = json.loads(self.path(identity).read_bytes())["files"]
         return {file: self.folder / digest for file, digest in hashes.items()}
 
     def read(self, identity: object) -> dict[str, bytes] | None:
         """Return the contents of the files of a stored job, by file name.
 
-        Return None if the job is not stored, if one of its files is missing or damaged, or if `identity` is None.
+        `identity` is the JSON value under which the job was stored. Return None if no job is stored under it, if one of
+        the files is missing or damaged, or if `identity` is None.
         """
         if identity is None:
             return None

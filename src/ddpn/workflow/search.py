@@ -41,8 +41,9 @@ class ScoredRows:
     """The rows on which every trial is scored: the test rows of all folds, ordered by fold.
 
     The attributes `weight`, `group` and `block` are arrays with one value per row. `group` is None if there are no
-    groups or too few groups. `block` has numbers of blocks: the rows of each fold are divided into 20 blocks of about
-    equal size. A statistical test on the mean scores of the blocks decides whether a trial is pruned (ended early).
+    groups or too few groups (fewer than 5). `block` has the number of the block to which each row belongs: the rows of
+    each fold are divided into at most 20 blocks of about equal size. All rows of a group are in the same block. A
+    statistical test on the mean scores of the blocks decides whether a trial is pruned (ended early).
     """
 
     def __init__(self, folds: Sequence[Prepared]) -> None:
@@ -64,9 +65,10 @@ class ScoredRows:
         return len(self.weight)
 
     def compute_block_means(self, losses: np.ndarray) -> dict[int, float]:
-        """Return the weighted mean loss of each block, as a dict by block number.
+        """Return the weighted mean loss of each block of rows, as a dict by block number (`block`).
 
-        `losses` has one loss per row, in the order of the folds. It may have only the rows of the first folds.
+        `losses` has one loss per row, in the order of the folds. It may have only the rows of the first folds. Blocks
+        without rows of positive weight are left out.
         """
         weight, block = self.weight[: len(losses)], self.block[: len(losses)]
         sums, totals = np.bincount(block, weight * losses), np.bincount(block, weight)
@@ -149,7 +151,8 @@ class Search:
     def reserved(self) -> float:
         """The time in seconds that is reserved for fitting the final model with the best settings so far.
 
-        It is estimated from the time that the best trial took. Before the first trial, it is a share of the time limit.
+        It is estimated from the time that the best trial took, and is at most 60% of the time limit. Before the first
+        trial, it is 60% of the time limit.
         """
         max_seconds = _MAX_RESERVED_SHARE * (self._clock.end - self._clock.started)
         if not self.trials:
@@ -233,9 +236,13 @@ class Search:
     def _add_fold_scores(self, trial: Trial, default_trial: Trial, number: int, result: Result) -> None:
         """Add the scores of fold `number` to a trial; drop the trial if it failed or if Optuna prunes it.
 
+        Optuna receives one number for each block of rows of this fold: the mean CRPS of `trial` in the block minus that
+        of `default_trial`. A block is one of the at most 20 parts of about equal size into which the fold is
+        divided (`ScoredRows`).
+
         `result` is what the job `score_fold` returned for this fold. `default_trial` is the trial with the default
-        settings. Optuna receives the mean CRPS of each block minus that of `default_trial`. If `default_trial` itself
-        failed, or if the time ran out, raise the error.
+        settings, and may be `trial` itself; the numbers are then 0. If the default trial failed, or if the time ran
+        out, raise the error.
         """
         if result.error is not None:
             if trial is default_trial or isinstance(result.error, TimeLimitError):

@@ -137,9 +137,27 @@ def predict_steps(
 ) -> Steps:
     """Predict rows with the value of one column moved to adjacent grid points; return the changes of the predictions.
 
-    `position` is the index of the column in `inputs.columns`, and `grid` has its grid points. Missing values are
-    replaced by grid points that `rng` draws. `original` has the predictions of the unchanged rows, as returned by
-    `PredictedMoments.quantities`.
+    A change is the prediction at a grid point minus that at the point before. If the points are the ends of bins, each
+    row is moved to both ends of its bin. If they are the values or levels of the column, each row takes part in up to
+    two changes: from the previous point to its own value, and from its own value to the next point.
+
+    Rows with a missing value are predicted with values that are drawn from the grid points, in proportion to the
+    numbers of rows at these points. The change is then the prediction with the missing value minus the one with the
+    drawn value. At most 200 such predictions are made. Rows with a level that is not among the points are left out.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The model and the rows.
+    position : int
+        The index of the column in `inputs.columns`.
+    grid : EffectGrid
+        The grid points of the column.
+    original : array, shape (quantities, rows, 1 + components)
+        The predictions of the unchanged rows (`PredictedMoments.quantities`). They serve as the predictions with a
+        missing value.
+    rng : numpy Generator
+        Draws the values that replace missing ones.
     """
     last, row = len(grid.points) - 1, np.flatnonzero(grid.code >= 0)
     step = grid.code[row]
@@ -177,7 +195,7 @@ def accumulate_effects(
     mean of 0 over the rows. If values are missing, the effect of a missing value comes last.
 
     `changes` and `missing_changes` are those of `steps` for one quantity, and for the mixture or one component.
-    `sample_weights` has the weight of every row in each bootstrap sample.
+    `sample_weights` says how often every row was drawn in each bootstrap sample.
 
     Shape: changes (n,), missing_changes (m,), both as in `Steps`, and sample_weights (samples, rows) -> (samples,
     points) or, if values are missing, (samples, points + 1).
@@ -220,13 +238,29 @@ def _average_by_sample(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def compute_curves(
     grid: EffectGrid, steps: Steps, weights: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the effects at the points of a grid, and their standard errors.
+    """Return the effects of a column at the points of a grid, and their standard errors.
 
-    `steps` are the results of `predict_steps`. `weights` are the mixture weights of the components. A standard error
-    combines two sources of variation: bootstrap samples of the rows, and disagreement between the components of the
-    mixture, such as single networks. `rng` draws the bootstrap samples.
+    The effect at a point is the sum of the average changes of the mixture's prediction between all adjacent points up
+    to this one, centred to a mean of 0 over the rows (`accumulate_effects`). A standard error combines two sources of
+    variation: bootstrap samples of the rows, and disagreement between the components of the mixture, such as single
+    networks.
 
-    Shape of both results: (quantities, points) or, if values are missing, (quantities, points + 1).
+    Parameters
+    ----------
+    grid : EffectGrid
+        The grid points of the column.
+    steps : Steps
+        The changes of predictions that `predict_steps` returned for this grid.
+    weights : array, shape (components,)
+        The mixture weights of the components.
+    rng : numpy Generator
+        Draws the bootstrap samples.
+
+    Returns
+    -------
+    effects, errors : array, shape (quantities, points) or (quantities, points + 1)
+        The quantities are the mean and the spread (`PredictedMoments.quantities`). If the column has missing values,
+        their effect is added as the last column.
     """
     n = len(grid.code)
     once, drawn = np.ones((1, n)), rng.multinomial(n, np.full(n, 1.0 / n), size=_BOOTSTRAP_SAMPLES).astype(float)

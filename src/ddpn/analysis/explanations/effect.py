@@ -82,11 +82,12 @@ class Effect:
         The type of the column: "number", "boolean", "category" or "category of numbers".
     points : list
         The values at which the effect is measured. For a numeric column, they are quantiles, or all values if there are
-        few. For a category, they are levels. The levels are sorted by their effect on the mean or, if all are numbers,
-        in ascending order. If values are missing, "missing" comes last.
+        few. For a category, they are its levels or, if there are more than 20, the 20 most frequent ones. The levels
+        are sorted by their effect on the mean or, if all are numbers, in ascending order. If values are missing,
+        "missing" comes last.
     share : array, shape (points,)
-        The share of the rows that have this value. If the points are quantiles, rows between two points count half for
-        each.
+        The number of rows that have this value, divided by the number of all rows. If the points are quantiles, a row
+        between two points counts half for each. The shares sum to less than 1 if some levels are not among the points.
     mean, spread : Curve
         The effects on the mean and on the spread.
     continuous : bool
@@ -113,6 +114,8 @@ class Effect:
 
     def strength(self, of: str = "mean") -> float:
         """Return how strongly the column changes predictions: the standard deviation of the effect over the rows.
+
+        It has the unit of `Curve.effect`, so 0.1 is about 10% if effects are on the log scale.
 
         Parameters
         ----------
@@ -160,8 +163,15 @@ class Effects(ByColumn[Effect]):
     def table(self) -> Table:
         """Return a table in long format, with one row per column and point, as a dictionary of lists.
 
-        Besides "column", "value" and "share", there are four entries for the mean and four for the spread. For the
-        mean, they are "mean" (`Curve.level`), "mean_low" and "mean_high" (its 90% band), and "mean_effect".
+        The entries are
+
+        - "column": the name of the column
+        - "value": the point, a value of the column at which the effect is measured
+        - "share": the share of the rows that belong to this point (`Effect.share`)
+        - "mean": the predicted mean at this point, in its own unit (`Curve.level`)
+        - "mean_low" and "mean_high": the ends of the 90% band of "mean"
+        - "mean_effect": the effect on the mean (`Curve.effect`), on the log scale for all likelihoods but the Gaussian
+        - "spread", "spread_low", "spread_high" and "spread_effect": the same for the spread.
         """
         table: Table = {"column": [], "value": [], "share": []}
         for one in self.results:

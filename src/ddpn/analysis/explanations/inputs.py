@@ -62,7 +62,8 @@ class PredictedMoments(NamedTuple):
     Attributes
     ----------
     mean, variance : array, shape (rows, 1 + components)
-        The moments of the mixture (first column) and of each component.
+        The moments of the mixture (first column) and of each component. All variances are 0 if only means were
+        computed.
     weights : array, shape (components,)
         The mixture weights of the components.
     log : bool
@@ -250,7 +251,8 @@ class Inputs:
         """Return the 40 columns that change predictions most when they are shuffled, as positions in ascending order.
 
         The change is that of the predicted mean plus that of the predicted spread, each averaged over rows. At most 200
-        rows, drawn by `rng`, are used, because every column requires a new set of predictions.
+        rows, drawn by `rng`, are used, because every column requires a new set of predictions. If there are more than
+        200 columns, fewer rows are used.
         """
         max_rows = int(np.clip(_MAX_SCREENED_CELLS // len(self.columns), _MIN_SCREENED_ROWS, _MAX_SCREENED_ROWS))
         few = self.rows(draw_rows(len(self), max_rows, seed=int(rng.integers(2**32))).positions)
@@ -267,7 +269,8 @@ class Inputs:
         """Return the table of the rows at positions `rows`, with the values of some columns taken from other rows.
 
         `sources` maps the position of a column to the positions of the rows from which its values are taken. It has one
-        source row for each of `rows`. Positions may have any order and may be repeated.
+        source row for each of `rows`. Columns without an entry keep their values; None exchanges no values. Positions
+        may have any order and may be repeated.
         """
         replaced = sources or {}
         return ColumnTable([column.rows(replaced.get(j, rows)) for j, column in enumerate(self.columns[: self.width])])
@@ -289,9 +292,17 @@ class Inputs:
     ) -> PredictedMoments:
         """Return the means and variances of the distributions that `distribution` predicts for `rows` and `sources`.
 
-        If `variance` is False, all variances are 0, which saves time. If `recalibrated` is True, the moments of the
-        mixture are computed after recalibration. The moments of its components are always computed before
-        recalibration.
+        Parameters
+        ----------
+        rows : array of int
+            The positions of the rows.
+        sources : mapping of int to array of int, optional
+            For each column whose values are taken from other rows, the positions of these rows, as for `table`.
+        variance : bool
+            Whether to compute variances. If False, all variances are returned as 0, which saves time.
+        recalibrated : bool
+            Whether the moments of the mixture are those after recalibration. The moments of its components are always
+            those before recalibration. If the mixture is not recalibrated, this option has no effect.
         """
         parts = []
         for start in range(0, len(rows), _BLOCK_ROWS):
@@ -306,7 +317,7 @@ class Inputs:
 def join_columns(first: Column, second: Column) -> Column:
     """Append the values of `second` to those of `first`. A category gets the levels of both columns.
 
-    Raise an `InputError` if only one of them is a category.
+    Missing values stay missing. Raise an `InputError` if only one of the columns is a category.
     """
     if first.is_category != second.is_category:
         raise InputError(f"background must hold values of the same kind as X in column {first.name!r}.")
@@ -320,9 +331,17 @@ def join_columns(first: Column, second: Column) -> Column:
 
 
 def _compute_moments(dist: Mixture | Recalibrated, variance: bool, recalibrated: bool) -> PredictedMoments:
-    """Return the moments of the mixtures `dist`, one per row, and of their components.
+    """Return the mean and the variance of each row's mixture, and of each component of the mixture.
 
-    `variance` and `recalibrated` are as for `Inputs.moments`.
+    Parameters
+    ----------
+    dist : Mixture or Recalibrated
+        The mixture of each row. A `Recalibrated` has a mixture as its `base`.
+    variance : bool
+        Whether to compute variances. If False, all variances are returned as 0.
+    recalibrated : bool
+        If True and `dist` is a `Recalibrated`, the moments of the mixture are those after recalibration, otherwise
+        those before. The moments of the components are always those before recalibration.
     """
     mixture = dist.base if isinstance(dist, Recalibrated) else dist
     assert isinstance(mixture, Mixture)

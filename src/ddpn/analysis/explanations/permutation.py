@@ -210,10 +210,19 @@ class _RowPredictions(NamedTuple):
 
 
 def _predict_rows(inputs: Inputs, sources: dict[int, np.ndarray], scored_rows: np.ndarray) -> _RowPredictions:
-    """Predict all rows, with the values of some columns taken from other rows, and compute the CRPS of `scored_rows`.
+    """Predict all rows, with the values of some columns taken from other rows, and score some of the rows by CRPS.
 
-    `sources` maps the position of a column to the positions of the rows from which its values are taken, one for each
-    row.
+    The result has the predictions of all rows, but the mean CRPS of the scored rows only.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The model, and the rows with their counts.
+    sources : dict of int to array of int, shape (rows,)
+        For the position of a column, the positions of the rows from which its values are taken. An empty dict
+        exchanges no values.
+    scored_rows : array of int
+        The positions of the rows to score. It may be empty.
     """
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with single_thread():

@@ -39,14 +39,14 @@ class Contributions(ExplanationResult):
         The contributions. If `log` is True, they are contributions to the natural logarithm of the prediction: 0.69
         doubles it.
     error : array, shape (rows, columns)
-        The standard errors of the contributions, due to sampling.
+        The standard errors of the contributions, due to sampling. NaN if `starts` is 1.
     base : float
         The mean prediction of the `starts` background rows from which the explanation starts (if `log` is True, the
         mean of the logarithms).
     prediction : array, shape (rows,)
         The prediction of every row (if `log` is True, its logarithm).
     cells : list of list
-        The values of the columns in each row.
+        The values of the columns in each row. A missing value is "missing", and days since 1970 are dates.
     quantity : str
         "mean", "variance / mean" or, for a Gaussian likelihood, "standard deviation".
     log : bool
@@ -80,7 +80,10 @@ class Contributions(ExplanationResult):
 
     @property
     def drawn_rows_note(self) -> str:
-        """A sentence that says how rows to compare with were chosen; empty if all background rows were used."""
+        """A sentence that says how the `starts` rows were chosen with which the explained rows are compared.
+
+        It is empty if all rows of the background were used.
+        """
         if self.starts == self.background_total:
             return ""
         drawn = format_drawn_rows(self.background_rows, self.background_total)
@@ -218,7 +221,10 @@ def contributions(
 
 
 def _read_cells(column: Column, day_columns: Collection[str]) -> list[float | bool | str]:
-    """Return the values of a column as a list. If it is one of `day_columns`, days become dates."""
+    """Return the values of a column as a list. If it is one of `day_columns`, days become dates.
+
+    Missing values become "missing".
+    """
     cells: list[float | bool | str] = column.cells(MISSING).tolist()
     return [value_text(cell, is_day=True) for cell in cells] if column.name in day_columns else cells
 
@@ -236,7 +242,8 @@ def shapley_values(
 
     Each background row is turned into the explained row twice, one column at a time: in a random order of the columns,
     and in the reverse order. Averaging such antithetic pairs reduces the variance. The contributions to a row add up to
-    its prediction minus the mean prediction of the background rows. Shape of both results: (rows, columns).
+    its prediction minus the mean prediction of the background rows. Shape of both results: (rows, columns). With a
+    single background row, standard errors are NaN.
     """
     width, pairs = len(inputs.columns), len(background)
     starts, values, errors = _predict_quantity(inputs, background, {}, quantity), [], []

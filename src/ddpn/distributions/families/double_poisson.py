@@ -226,8 +226,8 @@ class DoublePoisson(ParametricDistribution):
 def _table(ends: tuple[float, ...]) -> np.ndarray:
     """Return the table of spline coefficients of the normalising constant (see `normalizer_table.compute_table`).
 
-    `ends` are the first and last log mu, and the first and last log gamma. The table is computed on the first call,
-    which takes up to a second.
+    `ends` are the first and last log mu, and the first and last log gamma. The table is computed on the first call with
+    these ends, which takes up to a second. Later calls return the same array, which must not be changed.
     """
 
     def at_zero(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ def compute_component_extents(family, components, weights, column, extents):
         The family, see `kernels.family`.
     components : array, (rows, k, 5)
         The family's k components of each row: three parameters, and the first and the last count to which the component
-        is restricted.
+        is restricted, both included.
     weights : array, (rows, K)
         The mixture weights of all K components of each row, of all families.
     column : int
@@ -73,7 +73,9 @@ def make_row_panels(extents, weights, offsets):
     Returns
     -------
     array, (panels, 3)
-        The first count and the number of counts of each panel, and 1 (nothing is recalibrated yet).
+        The first count and the number of counts of each panel, and its slope: the factor by which recalibration has
+        multiplied the probabilities. The slope is 1, because nothing is recalibrated yet; `panels.divide_panels`
+        recalibrates later.
     """
     offsets[0], no_panels = 0, np.zeros((0, 3))
     for i in range(len(weights)):
@@ -96,7 +98,9 @@ def lay_panels(extents, weights, panels):
     weights : array, (K,)
         Mixture weights.
     panels : array, (n, 3)
-        Receives the first count and the number of counts of up to n panels, and 1 (nothing is recalibrated yet).
+        Receives the first count, the number of counts and the slope of up to n panels. The slope is the factor by which
+        recalibration has multiplied the probabilities. It is 1, because nothing is recalibrated yet;
+        `panels.divide_panels` recalibrates later.
 
     Returns
     -------

@@ -50,9 +50,9 @@ def sum_range(p, low, high, with_score, sums):
     p : Family
         The distribution.
     low, high : float
-        The first and the last count.
+        The first and the last count, both included.
     with_score : bool
-        Compute the sums that contain derivatives. If False, they are 0.
+        Whether to compute the sums that contain derivatives. If False, these sums are 0.
     sums : array, (N_SUMS,)
         Receives the sums.
 
@@ -89,12 +89,16 @@ def sum_outward(p, first, last, step, reference, centre, with_score, sums):
     p : Family
         The distribution.
     first, last : float
-        The counts at which to start and to end; `last` is the smaller one if `step` is negative.
+        The counts at which to start and to end, both included; `last` is the smaller one if `step` is negative.
     step : float
         1 or -1 to add all counts, upwards or downwards. A larger number, such as 10 or -10, adds only every tenth
         count, which suffices for a wide bell curve. `sum_range` then multiplies the sums by 10.
-    reference, centre, with_score, sums
-        As in `sum_range`.
+    reference, centre : float
+        The log weight by which weights are scaled, and the count from which distances are measured (see `sum_range`).
+    with_score : bool
+        Whether to add to the sums that contain derivatives. If False, these sums are not changed.
+    sums : array, (N_SUMS,)
+        The sums, which are changed in place.
     """
     _, width, _ = p.estimate_shape()
     y, before, w, z = first, inf, 0.0, first
@@ -138,7 +142,7 @@ def find_panel_length(p, y, room, step):
     y : float
         The first count of the panel.
     room : float
-        The number of counts that are left to add. A panel of more than 16 counts is not longer than this.
+        The number of counts that are left to add, including y. A panel of more than 16 counts is not longer than this.
     step : float
         1 if the panel extends upwards from y, -1 if it extends downwards.
     """
@@ -190,7 +194,7 @@ def has_unit_total(p, low, high):
     """Return True if it is known without summing that the weights of the counts from `low` to `high` sum to 1.
 
     This is so if the weights of `p` are probabilities, not unnormalised ones, and the range contains all possible
-    counts.
+    counts. Both ends are included in the range.
     """
     _, _, end = p.estimate_shape()
     return p.is_normalised() and low <= 0.0 and high >= end
@@ -199,7 +203,7 @@ def has_unit_total(p, low, high):
 def log_total(p, low, high, sums):
     """Return the log of the sum of the weights of the distribution `p` over the counts from `low` to `high`.
 
-    Weights are unnormalised probabilities. `sums` (N_SUMS,) is a work array.
+    Weights are unnormalised probabilities. Both ends are included. `sums` (N_SUMS,) is a work array.
     """
     if has_unit_total(p, low, high):
         return 0.0
@@ -218,7 +222,7 @@ def sum_log_range(p, low, high, sums, outside, results, i):
     p : Family
         The distribution.
     low, high : float
-        The first and the last count of the range.
+        The first and the last count of the range, both included.
     sums, outside : array, (N_SUMS,) and (4,)
         Work arrays. `outside` has the mass outside of the range, and the sums of the mass times the three derivatives
         of the log weight there.
@@ -265,8 +269,8 @@ def sum_log_range(p, low, high, sums, outside, results, i):
 def sum_tails(p, low, high, y, sums):
     """Return P(Z <= y) and P(Z > y) of a distribution `p` restricted to the counts from `low` to `high`.
 
-    Only the smaller tail is summed, and the other one is 1 minus this sum. So a tail close to 0 has a small relative
-    error. `sums` (N_SUMS,) is a work array.
+    Both ends are included. Only the smaller tail is summed, and the other one is 1 minus this sum. So a tail close to 0
+    has a small relative error. `sums` (N_SUMS,) is a work array.
     """
     centre, _, end = p.estimate_shape()
     high = min(high, end)
@@ -288,7 +292,7 @@ def sum_tails(p, low, high, y, sums):
 def sum_moments(p, low, high, sums):
     """Return the mean and the variance of a distribution `p` restricted to the counts from `low` to `high`.
 
-    `sums` (N_SUMS,) is a work array.
+    Both ends are included. `sums` (N_SUMS,) is a work array.
     """
     _, centre = sum_range(p, low, high, False, sums)
     shift = sums[1] / sums[0]

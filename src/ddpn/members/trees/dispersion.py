@@ -1,6 +1,8 @@
 """Fit the dispersion of counts around the means that boosted trees predict.
 
-The log dispersion is a constant, optionally plus the output of further boosted trees.
+The log dispersion is a constant, optionally plus the output of further boosted trees. It is the second raw output of
+the likelihood: log alpha for a Negative Binomial, whose variance is mean + alpha mean^2, and log gamma for a Double
+Poisson, whose variance is about mu / gamma. So the variance rises with alpha, but falls with gamma.
 """
 
 import numpy as np
@@ -33,13 +35,24 @@ _MIN_STANDARD_ERRORS = 2.0
 class DispersionFit:
     """The log dispersion of counts around fitted means: a constant, optionally plus one booster per fold.
 
-    The means must be out of fold. Otherwise the counts would vary too little around means that were fitted to them, and
-    the dispersion would be too small. The predictions of the boosters are out of fold for the same reason.
+    The constructor computes the constant, and `boost` adds the boosters. The log dispersion is log alpha for a Negative
+    Binomial, and log gamma for a Double Poisson.
 
-    `head` is the likelihood, a Negative Binomial or Double Poisson. `sample` has the counts of the rows, with weights
-    and exposures if there are any. `log_rate` has the log of mean / exposure of each row, shape (rows,). `offset` has a
-    fixed term of each row's log dispersion, shape (rows,), to which the constant is added; None for 0. `seed` draws the
-    rows from which the constant is computed, if there are too many to use all of them.
+    The means must be out of fold. Otherwise the counts would vary too little around means that were fitted to them, and
+    the variance would be too small. The predictions of the boosters are out of fold for the same reason.
+
+    Parameters
+    ----------
+    head : Head
+        The likelihood, a Negative Binomial or Double Poisson.
+    sample : CountRows
+        The counts of the rows, with weights and exposures if there are any.
+    seed : int
+        Draws the 20,000 rows from which the constant is computed, if there are more.
+    log_rate : array, shape (rows,)
+        The log of mean / exposure of each row; without exposures, the log mean.
+    offset : array, shape (rows,), optional
+        A fixed term of each row's log dispersion, to which the constant is added. Default: 0.
     """
 
     def __init__(

@@ -16,7 +16,11 @@ MAX_LEVELS = 254
 
 
 class TreeTable:
-    """Converts tables to the matrix of the trees: numbers are unchanged, and frequent levels become integer codes.
+    """Converts tables to the numeric matrix of the trees.
+
+    Numbers are unchanged, and booleans become 0 or 1. A frequent level of a category becomes an integer code, its
+    position in `levels`. All other cells become NaN: missing values, rarer levels, and levels that did not occur in
+    training.
 
     Parameters
     ----------
@@ -34,7 +38,10 @@ class TreeTable:
 
     @classmethod
     def fit(cls, X: Any) -> tuple[Self, np.ndarray]:
-        """Learn the columns and the frequent levels of a table; return a `TreeTable` and the matrix of this table."""
+        """Learn the columns and the frequent levels of a table; return a `TreeTable` and the matrix of this table.
+
+        At most 254 levels per category get a code.
+        """
         columns = read_table(X)
         levels = {column.name: _list_frequent_levels(column) for column in columns if column.is_category}
         table = cls(Schema.from_table(columns), levels)
@@ -43,7 +50,7 @@ class TreeTable:
     def read(self, X: Any) -> np.ndarray:
         """Convert a table to a float64 matrix of shape (rows, width).
 
-        Missing values and levels without a code become NaN.
+        Missing values become NaN, and so do levels without a code, such as levels that did not occur in training.
         """
         return np.column_stack(
             [
@@ -66,8 +73,9 @@ class TreeTable:
         """Return the monotone constraint of each matrix column, or None if `monotone` is None.
 
         A constraint is 1 if the mean must not decrease with the column, and -1 if it must not increase. 0 means that
-        there is no constraint. The result has shape (width,). `monotone` maps names of numeric columns to 1 or -1; a
-        column without an entry has no constraint. Raise an error if it names other columns or has other values.
+        there is no constraint. The result has shape (width,). `monotone` maps names of columns of numbers or booleans
+        to 1 or -1; a column without an entry has no constraint. Raise an error if `monotone` names other columns or has
+        other values.
         """
         if monotone is None:
             return None
@@ -92,7 +100,7 @@ class TreeTable:
 def _list_frequent_levels(column: Column) -> tuple[str, ...]:
     """List the most frequent levels of a column, at most `MAX_LEVELS`, in descending order of frequency.
 
-    Levels with equal numbers of rows are in alphabetical order.
+    Levels with equal numbers of rows are in alphabetical order. Levels without rows are left out.
     """
     rows = column.count_levels()
     order = sorted(range(len(rows)), key=lambda code: (-rows[code], column.levels[code]))

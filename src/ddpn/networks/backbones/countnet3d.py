@@ -102,7 +102,11 @@ class CountNet3D(nn.Module):
     def _pool_points(self, rows: Tensor) -> Tensor:
         """Encode the points of each beam, and take the maximum of each feature over the points of the beam.
 
-        The maximum is 0 for a beam without points. Shape: (B, M, 2 + N, 4) -> (B, M, widths[-1]).
+        `rows` has B packed beams for each of M networks. A packed beam has 2 rows with the geometry class, the centre
+        and the extent of the beam, and then N rows with one point or padding each (see the module). The extent, the
+        class and padding are ignored. The maximum is 0 for a beam without points.
+
+        Shape: (B, M, 2 + N, 4) -> (B, M, widths[-1]).
         """
         if torch.is_grad_enabled():
             return self._encode_points(rows)

@@ -76,9 +76,12 @@ class SnapshotWriter:
         return {name: tensor.float().cpu().clone() for name, tensor in find_trained_tensors(self._model).items()}
 
     def __call__(self, epoch: int) -> None:
-        """Write the snapshots that are due at the end of `epoch`, the number of completed epochs.
+        """Write the snapshots that change at the end of an epoch. `epoch` is the number of completed epochs.
 
-        The snapshot of a score is written again whenever the score of at least one network is lower than before.
+        If there is a snapshot of this epoch, it is written with the current weights of the networks. For each snapshot
+        that is named by a score, the networks are scored on the validation rows. A network whose score is lower than
+        ever before replaces its weights in the snapshot by its current ones. The file is written again if at least one
+        network has done so. Only the main process writes files.
         """
         if epoch in self._paths and self._runtime.is_main:
             write(self._paths[epoch], self._weights(), {})
@@ -97,8 +100,8 @@ class SnapshotWriter:
                 write(self._paths[score], best, {"scores": lowest})
 
     def read(self) -> dict[int | str, dict[str, Tensor]]:
-        """Read the weights of every snapshot, after the training: for each snapshot's name, a dict of tensors by name.
+        """Read the weights of every snapshot after the training: for each snapshot's name, a dict of tensors by name.
 
-        A snapshot of an epoch that the training did not reach has no file, which raises an error.
+        An error is raised if the training did not reach the epoch of a snapshot, because its file does not exist.
         """
         return {name: read(path)[0] for name, path in self._paths.items()}

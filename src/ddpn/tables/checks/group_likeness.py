@@ -54,7 +54,7 @@ def are_unit_numbers(scores: np.ndarray, series: pl.Series, max_neighbour_share:
     scores : array, shape (rows,)
         The normal scores of the counts.
     series : polars.Series
-        The column of integers.
+        The column of integers. Rows with a missing value are ignored.
     max_neighbour_share : float
         The largest correlation of rows with neighbouring integers, relative to that of rows with the same integer.
     """
@@ -74,10 +74,14 @@ def are_unit_numbers(scores: np.ndarray, series: pl.Series, max_neighbour_share:
 
 
 def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return, for each value of a column, the mean score of rows with neighbouring values.
+    """Return, for each value of a column, the mean score of the rows with neighbouring values.
 
-    `means` and `sizes` are the mean score and the number of rows of each value. On each side, the average includes at
-    least as many rows as have the value itself.
+    `means` and `sizes` have the mean score and the number of rows of each value, in ascending order of the values. Both
+    have the shape (values,), and so has the result.
+
+    Neighbouring values are added on each side, the nearest first, until they have at least as many rows as the value
+    itself and at least 10. Near the ends of the column, they may have fewer. The result is the mean over all these rows
+    of both sides, without the rows that have the value itself. It is 0 if the column has only one value.
     """
     ends = np.cumsum(sizes)
     sums = np.concatenate([[0.0], np.cumsum(means * sizes)])

@@ -50,7 +50,7 @@ class LevelEffects(NamedTuple):
     values : mapping of str to float
         The effect of each level, divided by `scale`.
     missing : float
-        The effect of missing values, divided by `scale`.
+        The effect of missing values, divided by `scale`. It is 0 if no training row had a missing value.
     scale : float
         The standard deviation of the effects over the training rows.
     """
@@ -62,7 +62,7 @@ class LevelEffects(NamedTuple):
     def look_up(self, column: Column) -> np.ndarray:
         """Return the effect of each row's level, divided by `scale`. Shape: (rows,).
 
-        Unseen levels have the effect 0.
+        Unseen levels have the effect 0, and missing values the effect `missing`.
         """
         return column.map_levels(self.values, 0.0, self.missing).astype(np.float32)
 
@@ -73,7 +73,8 @@ class CategoryEncoding:
 
     The inputs are, in this order: one for each of the `levels` (1 in rows with this level, 0 otherwise), one for all
     other levels (if `has_other`), one for missing values (if `has_missing`), and the level effect (if `effects` is not
-    None).
+    None). Without an input for missing values, they are encoded like other levels. Without an input for other levels,
+    these have zeros in all inputs that are 0 or 1.
     """
 
     levels: tuple[str, ...]

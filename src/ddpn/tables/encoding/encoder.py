@@ -44,12 +44,15 @@ MAX_INPUTS = 10_240
 class FeatureEncoder(TransformerMixin, BaseEstimator):
     """Encode a table of numbers, booleans and text as finite float32 inputs of a network.
 
-    - A number becomes its standardised value, which is linear up to 10 standard deviations and logarithmic beyond. A
-      missing number becomes the median. If the training rows have missing numbers, there is also an indicator of them.
-    - A boolean stays 0 or 1.
+    - A number becomes its standardised value, which is linear up to 10 standard deviations and logarithmic beyond.
+      Before numbers are standardised, a missing number becomes the median of the training rows (the lower one of the
+      two middle values, if there are two).
+    - A boolean stays 0 or 1. A missing boolean becomes the more frequent value of the training rows.
     - Text becomes one-hot inputs: one for each of the at most 100 most frequent levels that have at least 0.05% of the
       weight, and one for all rarer levels together. Unseen levels are encoded like rarer levels or, if there are none,
       as zeros.
+    - A column of any type gets an indicator of missing values, if some of its values in the training rows are missing.
+      Without this indicator, missing text is encoded like an unseen level.
 
     Fitting with integer weights equals fitting with repeated rows, bit for bit.
 
@@ -107,9 +110,9 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         X : array-like or data frame
             The table.
         y : array-like, optional
-            The counts, which "steps" and level effects use.
+            The counts. Required for "steps" and level effects, otherwise not used.
         sample_weight : array-like, optional
-            The weight of each row. A weight of 2 equals giving the row twice.
+            The weight of each row. A weight of 2 equals giving the row twice. Rows of weight 0 are ignored.
         exposure : array-like, optional
             The known scale of each row. Level effects are then effects on the count per unit.
 
@@ -155,7 +158,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         X : array-like or data frame
             The table.
         y : array-like, optional
-            The counts, which "steps" and level effects use.
+            The counts. Required for "steps" and level effects, otherwise not used.
         sample_weight, exposure : array-like, optional
             The weight and the known scale of each row.
         fold : array of int, shape (rows,), optional

@@ -147,7 +147,8 @@ def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Dist
     """Fit the standardised value of a column of numbers, with the median for missing values.
 
     Return the encoding, and the distinct values of the column. Bins, steps and codes can be added to the encoding
-    later.
+    later. If some values of x are missing, the encoding has an indicator of missing values. If all are missing, its
+    only input is always 0.
     """
     is_known = ~np.isnan(x)
     if not is_known.any():
@@ -164,7 +165,11 @@ def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumberEncoding, Dist
 
 
 def fit_boolean(x: np.ndarray, weights: np.ndarray) -> NumberEncoding:
-    """Fit the encoding of a boolean column. Booleans stay 0 or 1, and missing values become the more frequent value."""
+    """Fit the encoding of a boolean column. Booleans stay 0 or 1, and missing values become the more frequent value.
+
+    If both values are equally frequent, or if all values are missing, missing values become 0. If some values of x are
+    missing, but not all, the encoding has an indicator of missing values.
+    """
     is_known = ~np.isnan(x)
     if not is_known.any():
         return NumberEncoding()

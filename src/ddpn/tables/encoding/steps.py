@@ -81,7 +81,10 @@ def merge_equal_tree_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Merge rows with equal codes and counts, and scale their summed weights to mean 1.
 
-    Return the codes, the counts and the weights of the merged rows. These are sorted, because trees break ties by
+    `codes` has the columns as uint8 codes, shape (rows, columns), as `encode_for_trees` returns them. `y` and `weights`
+    are the counts and the weights of the rows.
+
+    Return the codes, the counts and the weights of the merged rows. These rows are sorted, because trees break ties by
     rounding errors, which depend on the order of rows. So a row of weight 3 gives the same trees as three equal rows.
     At most 100,000 merged rows are returned: if there are more, only every second, third, ... one.
     """
@@ -185,7 +188,8 @@ def encode_for_trees(
     """Encode columns as uint8, for trees that search for the best thresholds.
 
     A number becomes the index of the interval between thresholds in which it lies. A level becomes its rank by
-    frequency, and a boolean stays 0 or 1.
+    frequency, and a boolean stays 0 or 1. Missing numbers and booleans are first replaced by the value that the
+    encoding uses for them. Levels without an input share one code, and so do missing levels.
 
     Parameters
     ----------
