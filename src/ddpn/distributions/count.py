@@ -92,7 +92,13 @@ class CountDistribution(Distribution, ABC):
 
     @abstractmethod
     def rows(self, index: Tensor) -> Self:
-        """Select distributions along the first batch axis, by a tensor `index` of positions."""
+        """Select distributions along the first batch axis.
+
+        Parameters
+        ----------
+        index : Tensor
+            The positions of the distributions.
+        """
 
     # What a subclass may override ------------------------------------------------------------------------------------
 

@@ -24,9 +24,18 @@ class ParametricDistribution(CountDistribution):
     """Base class of distributions that are defined by one to three parameters of shape `batch_shape`.
 
     A subclass has a class attribute `family`, with the formulas for compiled kernels (`kernels.family`), and an
-    attribute `_names`, the names of its parameters. It may also have a static method `torch_log_prob(y, *parameters)`,
-    a formula of log p(y) for float64 tensors in torch operations. It is used on GPUs and in `torch.func` transforms.
-    Without this method, tensors on a GPU are copied to the CPU and back, and `torch.func` is not supported.
+    attribute `_names`, the names of its parameters in the order of `family.prepare`. It may also have a static method
+    `torch_log_prob(y, *parameters)`, a formula of log p(y) for float64 tensors in torch operations. It is used on GPUs
+    and in `torch.func` transforms. Without this method, tensors on a GPU are copied to the CPU and back, and
+    `torch.func` is not supported.
+
+    Parameters
+    ----------
+    batch_shape : sequence of int
+        The shape of the parameters. The constructor of a subclass takes the parameters, sets them as attributes, and
+        passes this shape on.
+    validate_args : bool, optional
+        As for `CountDistribution`.
     """
 
     family: ClassVar[type[Family]]

@@ -19,6 +19,11 @@ class Family(Protocol):
         """Make the distribution of this family that has the parameters a, b and c.
 
         A family with fewer than three parameters ignores c, or b and c; 0 is passed for them.
+
+        Parameters
+        ----------
+        a, b, c : float
+            The parameters.
         """
 
     def is_normalised(self) -> bool:
@@ -32,6 +37,11 @@ class Family(Protocol):
 
         Above 16, y may be any real number, because sums over many counts are approximated by quadrature, at positions
         between counts. There, the result must be smooth in y.
+
+        Parameters
+        ----------
+        y : float
+            The count.
         """
 
     def score(self, y: float) -> tuple[float, float, float]:
@@ -41,6 +51,11 @@ class Family(Protocol):
 
         If the family is not normalised, a term that is the same for all y may be left out of a derivative. It cancels
         when the mean of the derivative over all counts is subtracted.
+
+        Parameters
+        ----------
+        y : float
+            The count.
         """
 
     def estimate_shape(self) -> tuple[float, float, float]:
@@ -65,6 +80,11 @@ class OptionalMethods:
         """Return numbers u and v such that u / v is the ratio of the probabilities of y + 1 and y.
 
         Define this method if it takes less time than computing an exponential.
+
+        Parameters
+        ----------
+        y : float
+            The smaller of the two counts.
         """
         return inf, 1.0
 
@@ -75,6 +95,13 @@ class OptionalMethods:
 
         The method must not branch on y, so that the compiler can vectorise a loop over counts. For parameters with
         which the formula is inaccurate, it must return NaN for every y.
+
+        Parameters
+        ----------
+        y : float
+            The count.
+        log_y, log_h : float
+            log y and log h(y).
         """
         return inf
 
