@@ -38,8 +38,8 @@ def format_program() -> list[str]:
     Users write such a script to register their own classes.
     """
     script = sys.argv[0]
-    is_own = script.endswith(".py") and os.path.basename(script) != "__main__.py"
-    return ["python", script] if is_own else ["ddpn"]
+    is_user_script = script.endswith(".py") and os.path.basename(script) != "__main__.py"
+    return ["python", script] if is_user_script else ["ddpn"]
 
 
 # Errors, warnings and Ctrl-C ------------------------------------------------------------------------------------------

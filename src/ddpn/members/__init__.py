@@ -73,8 +73,8 @@ def find_member_name(word: str, names: Iterable[str] = MEMBERS) -> str:
             if close
             else f"The members are: {join_words(candidates, 20)}."
         )
-        own = MEMBERS.describe_own(word, by_label) if names is MEMBERS else ""
-        raise ConfigError(f"No member named {word!r}. {hint} {own}".rstrip())
+        registration = MEMBERS.describe_registration(word, by_label) if names is MEMBERS else ""
+        raise ConfigError(f"No member named {word!r}. {hint} {registration}".rstrip())
     return name_by_label
 
 

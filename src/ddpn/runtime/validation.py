@@ -65,7 +65,7 @@ def check_choice(name: str, value: object, choices: Iterable[str], error: type[D
     """
     names = list(choices)
     if value not in names:
-        remedy = f"{_did_you_mean(value, names)} {_describe_own(value, choices)}".strip()
+        remedy = f"{_did_you_mean(value, names)} {_describe_registration(value, choices)}".strip()
         words = " or ".join(repr(c) for c in names) if len(names) < 3 else f"one of {', '.join(names)}"
         raise error(argument=name, must=f"be {words}", got=repr(value), remedy=remedy)
     return str(value)
@@ -80,12 +80,14 @@ def check_keys(keys: Iterable[object], names: Iterable[str], where: str) -> None
     Traceback (most recent call last):
     ddpn.runtime.errors.ConfigError: Unknown key 'epoch' in options. Did you mean 'epochs'? Known keys: epochs, lr.
     """
-    known_keys = list(names)
+    valid_keys = list(names)
     for key in keys:
-        if key not in known_keys:
-            hint = f"{_did_you_mean(key, known_keys)} Known keys: {', '.join(known_keys)}. {_describe_own(key, names)}"
-            hint = hint if known_keys else "No keys are accepted."
-            raise ConfigError(f"Unknown key {key!r} in {where}. {hint.strip()}")
+        if key not in valid_keys:
+            if not valid_keys:
+                raise ConfigError(f"Unknown key {key!r} in {where}. No keys are accepted.")
+            hint = f"{_did_you_mean(key, valid_keys)} Known keys: {', '.join(valid_keys)}."
+            hint = f"{hint} {_describe_registration(key, names)}".strip()
+            raise ConfigError(f"Unknown key {key!r} in {where}. {hint}")
 
 
 def check_column(name: str, columns: Sequence[str], role: str = "", error: type[DDPNError] = ConfigError) -> str:
@@ -145,9 +147,9 @@ def _did_you_mean(word: object, names: Iterable[str]) -> str:
     return f"Did you mean {similar!r}?" if similar else ""
 
 
-def _describe_own(word: object, names: Iterable[str]) -> str:
+def _describe_registration(word: object, names: Iterable[str]) -> str:
     """Say how to register a class as `word` if `names` is a `Registry` to which users can add; otherwise return ""."""
-    return names.describe_own(word) if isinstance(names, Registry) else ""
+    return names.describe_registration(word) if isinstance(names, Registry) else ""
 
 
 class Registry(UserDict[str, Any]):
@@ -189,7 +191,7 @@ class Registry(UserDict[str, Any]):
             )
         return self[name]
 
-    def describe_own(self, word: object, further_names: Iterable[str] = ()) -> str:
+    def describe_registration(self, word: object, further_names: Iterable[str] = ()) -> str:
         """Return sentences that say how to register a class as `word`, for errors about an unknown name.
 
         Return "" if `word` is almost the name of an entry, or one of `further_names`, so that it is probably

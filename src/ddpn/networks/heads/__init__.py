@@ -91,9 +91,9 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
             )
             raise ConfigError(f"is not an option of the likelihood {likelihood}", argument=name, remedy=remedy)
     if components == 1:
-        made = head(**options)
-        _check_outputs(made)
-        return made
+        instance = head(**options)
+        _check_outputs(instance)
+        return instance
     if options:
         what = f"cannot be combined with `{next(iter(options))}`"
         raise ConfigError(what, argument="components", remedy="Leave one of them out.")
