@@ -284,8 +284,14 @@ class Predictor:
 
         Parameters
         ----------
-        X, exposure, member, upper
-            The rows and the member, as for `distribution`.
+        X : table
+            Rows with the columns of the training rows.
+        exposure : array-like or float, optional
+            The known scale of each row. Required if the model was fitted with exposures.
+        member : str
+            "mixture", or the name of one member.
+        upper : array-like, optional
+            The largest possible count of each row. Required if the model was fitted with one per row.
         """
         n = get_row_count(X)
         if n <= BLOCK:

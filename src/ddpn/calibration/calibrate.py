@@ -136,7 +136,7 @@ def fit_calibration(
 
     If `is_rough` is True, only the intervals of the mixture are calibrated, to save time: there are no maps, and no
     intervals of single members. There are no maps either with fewer than 50 rows, or if `options` turns recalibration
-    off. `seed` is as for `calibrate`.
+    off. `seed` draws the rows on which it is decided whether recalibration lowers the CRPS.
     """
     maps: dict[str, Sequence[MonotoneMap]] = {}
     recalibrations: dict[str, Recalibration] = {}

@@ -410,8 +410,9 @@ def make_interval_groups(groups: str, sample: CountRows, prior_rows: float) -> t
     """Make an `IntervalGroups` without levels for the groups of the calibration rows.
 
     Groups are the rows' `interval_groups` or, if these are None, the values of the column `groups` of X. `prior_rows`
-    is as for `IntervalGroups`. Also return the index of each row's group, shape (rows,). If the rows have no
-    `interval_groups` and X is an array, whose columns have no names, an `InputError` is raised.
+    is the total weight, as a number of rows, that the scores of all calibration rows have within each group. Also
+    return the index of each row's group in `names`, shape (rows,). If the rows have no `interval_groups` and X is an
+    array, whose columns have no names, an `InputError` is raised.
     """
     values = get_column(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:

@@ -212,7 +212,8 @@ def _open_model_and_table(
 ) -> "tuple[ModelFolder, Table]":
     """Load a model folder and open the table `data`, whose position in its file is `layout`.
 
-    `columns` has column names by role that replace those of the fit, as in `ddpn.workflow.model_folder.SavedModel`.
+    `columns` has the names of columns by role (target, exposure, weight, upper), which replace those of the fit. A role
+    whose name is None keeps the column of the fit.
 
     Loading imports torch, which is slow. So the first rows of the table are checked first, and errors in them are
     reported at once.

@@ -234,9 +234,9 @@ class Member(ABC):
     def predict_components(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
         """Predict the components of each row: the distributions whose mixture with equal weights is the prediction.
 
-        X and `exposure` are as for `distribution`. Return a list of batches. A batch of shape (rows, k) holds k
-        distributions per row. Most members return a single batch; a cross-fitted member returns the batches of all its
-        copies.
+        X has the columns of `fit`, and `exposure` the exposure of each row, or is None if `fit` had no exposures.
+        Return a list of batches. A batch of shape (rows, k) holds k distributions per row. Most members return a single
+        batch; a cross-fitted member returns the batches of all its copies.
         """
         return [self.distribution(X, exposure)]
 

@@ -82,8 +82,22 @@ class NetworkOptions(OptimizerOptions):
         The number of passes over the training rows. "auto" depends on the number of rows.
     batch_size : int or "auto"
         The number of rows per step. "auto" depends on the number of rows.
-    lr, weight_decay, warmup, schedule, clip, ema, patience, precision
-        As in `ddpn.networks.training.TrainingConfig`.
+    lr : float
+        The highest learning rate.
+    weight_decay : float
+        Decoupled weight decay, as in AdamW.
+    warmup : float
+        The share of all steps in which the learning rate rises from near 0 to `lr`.
+    schedule : {"cosine", "constant"}
+        Whether the learning rate then falls along a cosine or stays constant.
+    clip : float or None
+        The largest gradient norm of each network. Longer gradients are scaled down. None for no limit.
+    ema : float
+        If above 0, weights are averaged over about 1 / (1 - ema) steps. Validation and predictions use the average.
+    patience : int, optional
+        A network stops if its validation score has not improved for this many epochs. None: it trains for all epochs.
+    precision : {"float32", "bf16"}
+        The precision in which networks are computed.
     """
 
     n_networks: int = 5

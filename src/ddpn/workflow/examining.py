@@ -243,8 +243,10 @@ def monitor(
         The model.
     table : Table or polars DataFrame
         The new rows. Their counts may be missing.
-    alpha, effect
-        The significance level and the smallest effect that counts as drift, as in `ddpn.analysis.monitoring.compare`.
+    alpha : float
+        The probability of at least one false alarm if new rows are like the training rows.
+    effect : float
+        The smallest difference that counts as drift, from 0 to 1. For the coverage of intervals, half of it is used.
     ignore : sequence of str
         Columns that are compared but never count as drift, such as dates. A string that is not itself the name of a
         column is split at commas.

@@ -243,8 +243,9 @@ def diagnose_table(
 ) -> "Diagnosis":
     """Diagnose the counts of a table, for example their dispersion.
 
-    `mean_model` is the model that predicts the means, as in `ddpn.analysis.diagnosis.diagnose_sample`. `max_rows` is
-    the maximum number of rows to diagnose; None means all. `progress` is called with a line of text for each step.
+    `mean_model` is the model that predicts the means: "constant", "glm", "boosting", or "auto" for the one with the
+    smallest out-of-fold deviance. `max_rows` is the maximum number of rows to diagnose; None means all. `progress` is
+    called with a line of text for each step.
 
     All rows are checked. Then a random sample of at most 300,000 rows is read, unless `max_rows` is None. Warnings
     about the table become notes of the result, beginning with those about target leaks.

@@ -99,7 +99,8 @@ class Search:
     on_step : callable
         Called with a line of text about each completed trial.
     n_jobs : int or RayCluster, optional
-        How many trials run at the same time, as in `ddpn.runtime.jobs.run`. Default: one.
+        How many trials run at the same time, each in a process of its own; -1 means one per core. Trials may also run
+        on a `RayCluster`. Default: one trial at a time, in this process.
     """
 
     def __init__(

@@ -85,7 +85,7 @@ def predict_files(
     on_finding : callable
         Called with each sentence about unusual cells and flagged rows.
     n_jobs : int or RayCluster, optional
-        The number of processes, or the cluster, that predict blocks of rows, as in `ddpn.runtime.jobs.run`. The nodes
+        The number of processes, or the cluster, that predict blocks of rows. -1 means one process per core. The nodes
         of a cluster receive the model, but must see the tables under the same paths. Default: this process.
 
     Returns

@@ -122,10 +122,16 @@ def explain(
     ----------
     model : estimator
         A fitted model.
-    X, exposure, upper
-        Rows as for predictions, from the test set or the training set.
-    y, sample_weight, censored : array-like, optional
-        The counts, as for `score`. Without y, importance is not measured.
+    X : array-like or data frame
+        Rows with the columns of `fit`, from the test set or the training set.
+    y : array-like, optional
+        The counts. Without them, importance is not measured.
+    sample_weight : array-like, optional
+        The weight of each row, which importance uses. Default: equal weights.
+    exposure, upper : array-like, optional
+        The known scale and the largest possible count of each row. Required if predictions of the model need them.
+    censored : array-like of bool, optional
+        True for each count that stands for that many or more. Default: all counts are exact.
     seed : int
         Seed of random draws of rows and of shuffles.
     progress : callable, optional
@@ -170,7 +176,11 @@ def explain_inputs(
 
     Effects are measured on the rows of `inputs`. Importance is measured on the rows of `importance_inputs`, by default
     those of `inputs`. If the model was fitted to the rows of `inputs`, pass held-out rows, because columns look too
-    important on training rows. `seed`, `progress` and `max_rows` are as for `explain`.
+    important on training rows.
+
+    `seed` is the seed of random draws of rows and of shuffles. `progress` is called with the name of each step.
+    `max_rows` is the largest number of rows to use; None uses all rows, and "auto" the defaults of `effects` and
+    `importance`.
     """
     importance_inputs = inputs if importance_inputs is None else importance_inputs
     importances = None

@@ -161,8 +161,8 @@ class Inputs:
     ) -> Self:
         """Make inputs from a model and validated rows, whose counts are kept as `sample`.
 
-        `names` are as for the class. `total` is the number of rows from which the sample was drawn; the default is the
-        number of rows of the sample.
+        `names` has the names under which "exposure" and "upper" are shown, by default these words. `total` is the
+        number of rows from which the sample was drawn; the default is the number of rows of the sample.
         """
         predictor = model if isinstance(model, Predictor) else model.predictor_
         arguments = predictor.counts.to_arguments(sample)
@@ -174,8 +174,8 @@ class Inputs:
     def from_first_fold(cls, model: Explainable, rows: CalibratedRows, names: Mapping[str, str] | None = None) -> Self:
         """Make inputs from the rows of the first fold of a cross-fitted model.
 
-        The rows are predicted by copies of the mixture's models that were fitted without this fold. `names` are as for
-        the class.
+        The rows are predicted by copies of the mixture's models that were fitted without this fold. `names` has the
+        names under which "exposure" and "upper" are shown, by default these words.
         """
         held_out, fold = rows.held_out, int(rows.held_out.part[0])
         inputs = cls.from_sample(model, held_out.rows.rows(held_out.part == fold), names)
@@ -278,7 +278,8 @@ class Inputs:
     def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> Mixture | Recalibrated:
         """Predict the distributions of the rows at positions `rows`, with values of some columns taken from other rows.
 
-        `sources` is as for `table`. Values of exposures and upper bounds can be taken from other rows as well.
+        `sources` maps the position of a column in `columns` to the positions of the rows from which its values are
+        taken, one for each of `rows`. The column may be that of exposures or upper bounds. None exchanges no values.
         """
         bounds = {name: self.columns[j].values[(sources or {}).get(j, rows)] for name, j in self.extra.items()}
         return self.predictor.distribution(self.table(rows, sources), bounds.get("exposure"), upper=bounds.get("upper"))

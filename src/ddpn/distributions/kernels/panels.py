@@ -158,8 +158,15 @@ def add_masses(family, components, weights, column, extents, totals, y, results)
 
     Parameters
     ----------
-    family, components, weights, column
-        The family, its components in each row and their mixture weights, as in `add_values`.
+    family : type
+        The family, see `kernels.family`.
+    components : array, (rows, k, 5)
+        The family's k components of each row: three parameters, and the first and the last count to which the component
+        is restricted, both included.
+    weights : array, (rows, K)
+        The mixture weights of all K components of each row, of all families.
+    column : int
+        The column of `weights`, `extents` and `totals` that belongs to the first of the family's components.
     extents : array, (rows, K, N_EXTENT)
         The results of `compute_component_extents`.
     totals : array, (rows, K, 3)

@@ -103,7 +103,8 @@ def choose_fold_columns(folds: list[Fold], matrix: np.ndarray, rate: np.ndarray,
 
     As many columns are chosen as the fold has training rows, but at least 500. If there are no more columns than that,
     all are used. The choice for a fold uses its training rows only, so that it does not depend on the held-out rows.
-    `matrix`, `rate` and `weight` are those of `TreeRows`.
+    `matrix` has the inputs, shape (rows, columns). `rate` is count / exposure of each row, and `weight` its weight for
+    Poisson regression on rates (`compute_rates`), both of shape (rows,).
     """
     return [
         f._replace(chosen=choose_columns(matrix[f.train_rows], rate[f.train_rows], weight[f.train_rows], MAX_COLUMNS))
@@ -247,7 +248,8 @@ class BoostedTrees:
     def grow(self, derivatives: tuple[np.ndarray, np.ndarray] | None = None) -> None:
         """Add one tree.
 
-        For a custom objective, `derivatives` has the first and the second derivatives of the loss of each training row.
+        For a custom objective, `derivatives` has the first and the second derivatives of the loss of each training row,
+        in the order of `train_rows`. None for LightGBM's Poisson loss.
         """
         check_deadline()
         if derivatives is None:

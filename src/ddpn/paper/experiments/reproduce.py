@@ -86,7 +86,8 @@ def _run_unfinished(
 
     A finished run is executed again if its settings or the rows of the experiment have changed, or if its files are
     damaged. The rows are loaded only if a run is not finished or a data file is newer than one of the runs. `jobs` is
-    the number of simultaneous runs. The other arguments are those of `reproduce`.
+    the number of simultaneous runs. `out` is the folder of all results, and `device` is "auto", "cpu" or a device of
+    torch such as "cuda". Lines of text about the progress are printed on `console`.
     """
 
     def say(line: str) -> None:
@@ -114,8 +115,9 @@ def execute_all(
     """Execute `runs` in processes with one thread each, `jobs` at a time; return True if all succeeded.
 
     `parts` has the training, validation and test rows of the experiment. `out` is the folder of all results. Each run
-    writes to its own folder there, from which an interrupted run resumes. `device` is as for `reproduce`. `say` is
-    called with a line of text when a run begins, ends or fails. If a run fails, the others continue.
+    writes to its own folder there, from which an interrupted run resumes. `device` is "auto", "cpu" or a device of
+    torch such as "cuda". `say` is called with a line of text when a run begins, ends or fails. If a run fails, the
+    others continue.
     """
     succeeded = True
     todo = [Job(run.name, _execute, (run, str(out), device)) for run in runs]

@@ -295,7 +295,7 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
 def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Trained:
     """Train all networks of a run, in groups of `at_once` networks, and predict with them.
 
-    `parts` has the rows of the experiment, and `device` is as for `execute`.
+    `parts` has the rows of the experiment. `device` is "auto" (a GPU if there is one), or a torch device such as "cpu".
 
     Trained networks are saved in `folder` until the run is done, so that an interrupted run can resume.
     """

@@ -105,7 +105,8 @@ def merge_equal_tree_rows(
 def _boost_trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[JsonObject]:
     """Fit boosted trees of a Poisson rate, and return the root node of each tree in LightGBM's JSON format.
 
-    The arguments are those of `find_best_cuts`.
+    `codes` has the columns as uint8 codes, shape (rows, columns). `y` has the counts and `weights` the row weights,
+    both of shape (rows,).
     """
     import lightgbm  # not needed by most encoders, and slow to import
 
