@@ -148,6 +148,13 @@ class FlatGLM(PoissonGLM):
         return Poisson(super().distribution(X, exposure).mean.T)
 
 
+class MeanGLM(PoissonGLM):
+    """Predicts means instead of distributions."""
+
+    def distribution(self, X, exposure=None):
+        return super().distribution(X, exposure).mean.numpy()
+
+
 class ShortGLM(PoissonGLM):
     """Forgets the last row."""
 
@@ -176,6 +183,7 @@ class CheckedNanGLM(NanGLM):
     [
         (FlatGLM, r"FlatGLM predicts distributions of batch shape \(1, \d+\) for \d+ rows: it must be \(\d+, k\)"),
         (ShortGLM, r"ShortGLM predicts distributions of batch shape \(\d+, 1\) for \d+ rows"),
+        (MeanGLM, "MeanGLM predicts a ndarray: it must be a torch distribution"),
         (NanGLM, r"CRPS is not a finite number for \d+ of \d+ held-out rows"),
         (CheckedNanGLM, "it raised InputError: mu must be"),
     ],

@@ -318,11 +318,15 @@ def is_shipped(kind: type[Member]) -> bool:
 def predict_valid_components(member: Member, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
     """Predict the components of each row of X by `Member.predict_components`, and check the shapes of the result.
 
-    Raise a `NotApplicableError` if a batch does not have the shape (rows, k). Other shapes may be broadcast, and would
-    then mix up the distributions of different rows.
+    Raise a `NotApplicableError` if a batch is no distribution, or does not have the shape (rows, k). Other shapes may
+    be broadcast, and would then mix up the distributions of different rows.
     """
     batches, rows = member.predict_components(X, exposure), len(X)
     for batch in batches:
+        if not isinstance(batch, Distribution):
+            raise NotApplicableError(
+                f"{type(member).__name__} predicts a {type(batch).__name__}: it must be a torch distribution"
+            )
         shape = tuple(batch.batch_shape)
         if len(shape) != 2 or shape[0] != rows or not shape[1]:
             raise NotApplicableError(
