@@ -35,8 +35,9 @@ class JointInputs(NamedTuple):
     def fit(cls, inputs: np.ndarray) -> Self:
         """Estimate the three attributes of this class from training rows, with `inputs` of shape (rows, width).
 
-        The attributes are the means, the inverse of the covariance matrix, and the scales of the residuals. The
-        covariance matrix is shrunk by the method of Ledoit and Wolf.
+        The attributes are the means, the inverse of the covariance matrix, and the scale of each input's residual,
+        which is proportional to the difference between the input and its prediction by the other inputs. The covariance
+        matrix is shrunk by the method of Ledoit and Wolf.
         """
         from sklearn.covariance import ledoit_wolf  # slow to import
 

@@ -66,7 +66,7 @@ class ZeroModified(Modified):
 
     @property
     def logits(self) -> Tensor:
-        """The log-odds of pi, log(pi / (1 - pi))."""
+        """The log-odds log(pi / (1 - pi)) of an extra zero, one that is not drawn from `base`."""
         return torch.special.logit(self._pi) if self._logits is None else self._logits
 
     @property

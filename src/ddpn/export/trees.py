@@ -84,7 +84,11 @@ class Forest:
     sets: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
 
     def add(self, booster: Booster) -> None:
-        """Add the trees of a booster, whose prediction becomes the last target. A tree without splits is a constant."""
+        """Add the trees of a booster.
+
+        Its prediction becomes a further output of the forest (ONNX: a target), after those of the boosters that were
+        added before. A tree without splits is a constant.
+        """
         self.constants.append(0.0)
         for tree in slice_trees(booster.arrays):
             if len(tree["threshold"]):

@@ -273,6 +273,9 @@ class HeldOutPredictions:
             yield number, np.searchsorted(self.positions, block), mix_members(components, list(weights.values()))
 
     def find_sole_member(self) -> str | None:
-        """Return the name of the only member with a positive weight in any part, or None if there are several."""
+        """Return the name of the only member that has a positive mixture weight, or None if there are several.
+
+        A member counts if its weight is positive in at least one part, such as a fold.
+        """
         mixed = {name for weights in self.weights for name, weight in weights.items() if weight > 0.0}
         return mixed.pop() if len(mixed) == 1 else None

@@ -80,9 +80,9 @@ class Contributions(ExplanationResult):
 
     @property
     def drawn_rows_note(self) -> str:
-        """A sentence that says how the `starts` rows were chosen with which the explained rows are compared.
+        """A sentence that says which background rows the explained rows are compared with.
 
-        It is empty if all rows of the background were used.
+        `starts` is their number. The sentence is empty if all background rows were used.
         """
         if self.starts == self.background_total:
             return ""

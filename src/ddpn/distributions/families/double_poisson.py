@@ -168,7 +168,10 @@ class DoublePoisson(ParametricDistribution):
         return results
 
     def log_normalizer(self) -> Tensor:
-        """Compute log c(mu, gamma), the normalising constant of Eq. 1. The result is differentiable."""
+        """Compute log c(mu, gamma), the log of the normalising constant by which Eq. 1 of the paper divides.
+
+        The result is differentiable.
+        """
         gamma = self.gamma.double()
         return self._to_tensor(
             torch_formulas.double_poisson_sums(self.mu.double(), gamma).log_total + 0.5 * gamma.log()

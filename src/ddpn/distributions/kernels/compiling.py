@@ -202,8 +202,9 @@ def _register_methods() -> None:
 
 
 def _announce(dispatcher: Any, family: type[Family] | None) -> None:
-    """Tell the user on stderr that kernels are being compiled, at most once per process and family of the user.
+    """Print to stderr that kernels are being compiled.
 
+    A process prints this once for all families of ddpn together, and once for each family that a user has defined.
     `family` is the family of `dispatcher`, a numba dispatcher, or None if its kernel has no family. Nothing is printed
     if the kernel is on disk already.
     """

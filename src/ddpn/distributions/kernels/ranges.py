@@ -182,8 +182,8 @@ def sum_log_prob(p, y, sums, results, i):
 def sum_information(p, sums, results, i):
     """Write the diagonal of the Fisher information of the distribution `p` to column i of `results` (3, n).
 
-    It consists of the variances of the score, the derivatives of log p(Z) in the three parameters. `sums` (N_SUMS,) is
-    a work array.
+    It consists of the variances of the derivatives of log p(Z) in the three parameters of the family, in the order of
+    the arguments a, b and c of `Family.prepare`. `sums` (N_SUMS,) is a work array.
     """
     sum_range(p, 0.0, inf, True, sums)
     for j in range(3):

@@ -90,7 +90,9 @@ def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
     """Return True if the column `x` seems to be a part of the count `y`: it never exceeds it, but often equals it.
 
     If counts were Poisson with mean m, the count k - 1 would be k / m times as frequent as the count k. So if the
-    column often equals the count, the count should sometimes be smaller than the column.
+    column often equals the count, the count should sometimes be smaller than the column. The result is True if at least
+    `_MIN_EXPECTED_BELOW` such counts are expected and there are none. k is the value of the column, and m the mean
+    count of the rows with this value.
     """
     if (x < 0).any() or (x != np.floor(x)).any() or (x > y).any():
         return False

@@ -86,7 +86,11 @@ class OutOfFoldEffects:
         return out
 
     def encode_by_content(self, X: TableLike) -> np.ndarray:
-        """Encode rows like `encode`, with the fold numbers that `assign_folds_by_content` gives."""
+        """Encode training rows like `encode`, but derive the fold of each row from its values.
+
+        `assign_folds_by_content` computes the folds. Equal rows have the same fold, so that the order of the rows and
+        their division into blocks do not matter.
+        """
         return self.encode(X, assign_folds_by_content(self.encoder, X))
 
     @staticmethod
