@@ -413,8 +413,8 @@ def test_the_least_explained_column_is_that_with_the_largest_residual():
     x[:, 1] = x[:, 0] + 0.05 * rng.normal(size=2000)
     joint = JointInputs.fit(x)
     # The third and the fourth follow nothing, so that their residuals are their values.
-    assert joint.find_least_explained(np.array([[0.0, 0.0, 4.0, 1.0], [0.0, 0.0, -1.0, 5.0]])).tolist() == [2, 3]
-    assert set(joint.find_least_explained(np.array([[1.0, 0.0, 0.5, 0.5]]))) <= {0, 1}
+    assert joint.find_least_explained_input(np.array([[0.0, 0.0, 4.0, 1.0], [0.0, 0.0, -1.0, 5.0]])).tolist() == [2, 3]
+    assert set(joint.find_least_explained_input(np.array([[1.0, 0.0, 0.5, 0.5]]))) <= {0, 1}
 
 
 def test_later_rows_are_measured_in_chunks_as_alone(profile):

@@ -88,7 +88,7 @@ class Check(NamedTuple):
 
 
 def compare_column(profile: ColumnProfile, column: Column, format_value: Callable[[float], str] = value_text) -> Check:
-    """Compare the values of a column of new rows, including missing ones, with those of the training column.
+    """Compare a column of new rows, including its missing values, with the training column.
 
     `profile` is the summary of the training column. The result reports the medians of a numeric column as text.
     `format_value` converts these medians to text.
@@ -116,7 +116,7 @@ def compare_column(profile: ColumnProfile, column: Column, format_value: Callabl
 
 
 def _combine_with_missing(p_value: float, profile: ColumnProfile, is_missing: np.ndarray) -> float:
-    """Combine the p-value of a test of a column's values with that of a test of the number of missing values.
+    """Combine two p-values: of a test of a column's values, and of a test of its number of missing values.
 
     The second test is Fisher's exact test. It detects the first missing values of a column even in few rows. The two
     p-values are combined by a Bonferroni correction: the result is twice the smaller one, at most 1. If neither

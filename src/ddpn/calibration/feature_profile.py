@@ -238,7 +238,7 @@ class FeatureProfile:
         if self.joint is None:
             return [""] * len(table)
         owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
-        return owner[self.joint.find_least_explained(self._encode_inputs(table))].tolist()
+        return owner[self.joint.find_least_explained_input(self._encode_inputs(table))].tolist()
 
     def iter_blocks(self, table: ColumnTable) -> Iterator[tuple[ColumnTable, list[CellScores]]]:
         """Yield blocks of consecutive rows of a table with the scores of their cells.

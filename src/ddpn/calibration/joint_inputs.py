@@ -53,7 +53,7 @@ class JointInputs(NamedTuple):
         scale = np.maximum(rare, np.sqrt(np.diag(precision)))
         return cls(*(part.astype(np.float32) for part in (mean, precision, scale)))
 
-    def find_least_explained(self, inputs: np.ndarray) -> np.ndarray:
+    def find_least_explained_input(self, inputs: np.ndarray) -> np.ndarray:
         """Return, for each row, the position of the input that is farthest from its prediction by the other inputs.
 
         The distance is the residual in units of `scale`. Shape: (rows, width) -> (rows,).

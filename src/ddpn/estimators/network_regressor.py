@@ -124,7 +124,7 @@ class NetworkRegressor(CountEstimator):
         If a fit is interrupted (KeyboardInterrupt) after at least one epoch, the best ensemble so far is kept. If a fit
         is interrupted earlier or fails, the estimator does not change.
         """
-        _raise_for_removed(removed)
+        _reject_old_arguments(removed)
         schedule = self._make_schedule()
         head = self._make_head()
         dates, warn_about_cells = DateColumns.find(X), partial(warn_user, category=DataWarning)
@@ -368,7 +368,7 @@ _REMOVED = {
 }  # fmt: skip
 
 
-def _raise_for_removed(arguments: Mapping[str, object]) -> None:
+def _reject_old_arguments(arguments: Mapping[str, object]) -> None:
     """Raise a `TypeError` if `fit` got an unknown argument.
 
     If the argument existed in earlier versions, the message names its replacement.

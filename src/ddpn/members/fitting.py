@@ -46,7 +46,7 @@ def describe_member_error(error: Exception, kind: type[Member]) -> str:
 
     `kind` is the class of the member. If a user has written it, the reason ends with the line of that file.
     """
-    if isinstance(error, JobError):
+    if isinstance(error, JobError | NotApplicableError):  # their messages are reasons already
         return str(error).removesuffix(".")
     return f"it raised {describe_error(error).removesuffix('.')}{_locate_error(error, kind)}"
 

@@ -252,12 +252,12 @@ def _minimize_roughly(
         if n_iter >= max_iter or (is_done and number > 1):
             break
         steps = min(steps, max_iter - n_iter)
-        theta, taken_steps = _minimize_scaled(objective, theta, steps)
+        theta, taken_steps = _run_lbfgs(objective, theta, steps)
         n_iter, is_done = n_iter + taken_steps, taken_steps < steps
     return theta, n_iter, is_done
 
 
-def _minimize_scaled(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
+def _run_lbfgs(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
     """Minimise the objective by one round of L-BFGS; return the coefficients and the number of steps.
 
     The search starts from the coefficients `start` and takes at most `max_iter` steps. The coefficients of each raw
@@ -268,12 +268,12 @@ def _minimize_scaled(objective: LinearObjective, start: np.ndarray, max_iter: in
     def theta(u: np.ndarray) -> np.ndarray:
         return start + np.concatenate([solve_triangular(root.T, u[block]) for root, block in parts])
 
-    def evaluate_scaled(u: np.ndarray) -> tuple[float, np.ndarray]:
+    def compute_value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = objective.value_and_gradient(theta(u), is_rough=True)
         return value, np.concatenate([solve_triangular(root, gradient[block], lower=True) for root, block in parts])
 
     options = {"maxiter": max_iter, "ftol": _ROUGH_TOLERANCE, "gtol": 0.0}
-    result = minimize(evaluate_scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
+    result = minimize(compute_value_and_gradient, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
     return theta(result.x), int(result.nit)
 
 

@@ -146,7 +146,7 @@ class Portfolio:
             if self.interrupted or (self.members and self.clock.left < _MIN_SECONDS_TO_BEGIN):
                 break
             if self.members and spec.larger_than not in (None, *self._could_learn_more):
-                self._record_skipped(spec)
+                self._record_skip_reason(spec)
                 continue
             so_far = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
             self.on_step(f"Fitting {spec.label}{so_far}")
@@ -204,7 +204,7 @@ class Portfolio:
             notes.append(f"The mixture is fitted {sentence}.{remedy}{sole_member_note}")
         return notes
 
-    def _record_skipped(self, spec: MemberSpec) -> None:
+    def _record_skip_reason(self, spec: MemberSpec) -> None:
         """Record why the member `spec`, a larger version of another member, is not fitted.
 
         If the smaller member could not be fitted, the same reason is recorded in `left_out`. Otherwise, `not_tried`
@@ -264,13 +264,9 @@ class Portfolio:
                 self.left_out[spec.name] = TIME_IS_UP
                 self._remove(spec)
             return False
-        except NotApplicableError as error:
-            self._record_failure(spec, str(error), error)
-            self._remove(spec)
-            return True
         except Exception as error:
             # The rows are valid, so an `InputError` is about the distributions that the member predicts.
-            if not (is_member_error(error) or isinstance(error, InputError)):
+            if not (is_member_error(error) or isinstance(error, InputError | NotApplicableError)):
                 raise
             self._record_failure(spec, describe_member_error(error, spec.kind), error)
             self._remove(spec)

@@ -42,7 +42,7 @@ def wrap_load_errors(load: Callable[Arguments, Content]) -> Callable[Arguments, 
     """
 
     @wraps(load)
-    def load_checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Content:
+    def load_and_check(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Content:
         try:
             return load(*args, **kwargs)
         except (DDPNError, OSError, ImportError):
@@ -55,7 +55,7 @@ def wrap_load_errors(load: Callable[Arguments, Content]) -> Callable[Arguments, 
                 f"{path} is not a model that ddpn saved, or it was changed ({reason}). Fit the model again."
             ) from error
 
-    return load_checked
+    return load_and_check
 
 
 def check_destination(path: Path, overwrite: bool) -> None:

@@ -186,7 +186,7 @@ class Roles:
             frame, y, labels = frame.filter(has_target), y[has_target], labels[has_target]
         X = self.parse(frame, report)
         y = check_counts(y, frame.height, fractional, Argument("target", self.target), labels)
-        is_censored = self._read_censored(frame, labels)
+        is_censored = self._read_censoring_marks(frame, labels)
         rows = CountRows.from_checked(
             X,
             y,
@@ -254,7 +254,7 @@ class Roles:
         """
         return self._read_vector(frame, "upper", rows_before + np.arange(1, frame.height + 1))
 
-    def _read_censored(self, frame: pl.DataFrame, labels: np.ndarray) -> np.ndarray | None:
+    def _read_censoring_marks(self, frame: pl.DataFrame, labels: np.ndarray) -> np.ndarray | None:
         """Return a mask of the right-censored counts, or None if the table has no censoring column.
 
         `labels` are the labels of the rows in errors.

@@ -132,7 +132,7 @@ def fit(
         if unfinished is None:
             model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
             with progress_bar("Fitting", None, verbose):
-                fitted = fit_prepared(model, prepared, make_pipeline_options(prepared), schedule)
+                fitted = fit_prepared_table(model, prepared, make_pipeline_options(prepared), schedule)
         else:
             step("Continuing with the fitted members")
             model = unfinished.model
@@ -254,7 +254,7 @@ def _load_incomplete(path: Path, prepared: Prepared) -> ModelFolder | None:
     return load(path) if is_same and _can_finish(task.get("missing", []), prepared) else None
 
 
-def fit_prepared(
+def fit_prepared_table(
     model: NetworkRegressor,
     prepared: Prepared,
     options: PipelineOptions,

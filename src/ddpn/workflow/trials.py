@@ -24,7 +24,7 @@ from ddpn.runtime.errors import TrainingError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import Schedule
 from ddpn.storage.contents import arrays_to_bytes
-from ddpn.workflow.fitting import fit_prepared
+from ddpn.workflow.fitting import fit_prepared_table
 from ddpn.workflow.preparing import Prepared
 from ddpn.workflow.search_space import Settings, apply_settings
 
@@ -138,7 +138,7 @@ def score_fold(folds: list[Prepared], number: int, settings: Settings, clock: Cl
     with clock.limit(), warnings.catch_warnings():
         # Warnings of bad convergence are ignored, because the score shows whether the settings are good.
         warnings.simplefilter("ignore")
-        fitted = fit_prepared(
+        fitted = fit_prepared_table(
             model, replace(fold, plan=plan), PipelineOptions(), Schedule(on_step=check_time, steps=("members",))
         )
         if fitted.missing:

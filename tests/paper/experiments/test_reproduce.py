@@ -43,7 +43,7 @@ def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp
         raise InputError("It is damaged.")
 
     monkeypatch.setattr(module, "write_tables", refuse)
-    monkeypatch.setattr(module, "_run_unfinished", lambda *arguments: True)
+    monkeypatch.setattr(module, "_run_unfinished_runs", lambda *arguments: True)
     monkeypatch.setattr(module, "_states", lambda runs, out: {run_and_capture.name: "done" for run_and_capture in runs})
     outcome = run_and_capture(["wave", "bikes"], tmp_path, console)
     assert outcome == (False, "wave: It is damaged.\nbikes: It is damaged.\n")
@@ -51,7 +51,7 @@ def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp
 
 def test_under_torchrun_one_process_prints_and_writes_tables(tmp_path, monkeypatch, console):
     shown = []
-    monkeypatch.setattr(module, "_run_unfinished", lambda *arguments: arguments[-1].out("running") or True)
+    monkeypatch.setattr(module, "_run_unfinished_runs", lambda *arguments: arguments[-1].out("running") or True)
     monkeypatch.setattr(module, "_show", lambda *arguments: shown.append(arguments[0].name) or True)
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank, lines, tables in (("1", "", []), ("0", "running\n", ["wave"])):

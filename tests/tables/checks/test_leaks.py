@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from ddpn.tables.checks.findings import FindingKind
-from ddpn.tables.checks.leaks import _measure_explained, _Target, find_leaks
+from ddpn.tables.checks.leaks import _measure_explained_share, _Target, find_leaks
 from ddpn.tables.checks.transforms import describe_target_transform
 from ddpn.tables.files import read_file
 from ddpn.workflow.column_roles import find_roles
@@ -229,7 +229,9 @@ def test_a_column_without_information_leaves_the_noise_of_counts(seed):
     """With 20,000 Poisson counts and neighbours at uneven distances no variance is explained."""
     rng = np.random.default_rng(seed)
     y = rng.poisson(50.0, 20_000).astype(float)
-    share, noise = _measure_explained(rng.exponential(size=len(y)), _Target.from_values("t", y, np.ones(len(y))), True)
+    share, noise = _measure_explained_share(
+        rng.exponential(size=len(y)), _Target.from_values("t", y, np.ones(len(y))), True
+    )
     assert share == pytest.approx(0.0, abs=0.04)
     assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.04)
 
@@ -241,7 +243,7 @@ def test_rates_leave_the_noise_of_counts_with_their_exposures(is_number):
     exposure = rng.choice([1.0, 10.0], 20_000)
     y = rng.poisson(50.0 * exposure) / exposure
     codes = rng.exponential(size=len(y)) if is_number else rng.integers(0, 3000, len(y)).astype(float)
-    share, noise = _measure_explained(codes, _Target.from_values("t", y, 1.0 / exposure), is_number)
+    share, noise = _measure_explained_share(codes, _Target.from_values("t", y, 1.0 / exposure), is_number)
     assert share == pytest.approx(0.0, abs=0.06)
     assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.04)
 
@@ -253,7 +255,9 @@ def test_levels_explain_half_of_the_variance():
     mean = 100.0 + 10.0 * rng.normal(size=4000)
     y = rng.poisson(mean[level]).astype(float)
     for codes, is_number in ((level, False), (level + 0.0, True)):
-        share, noise = _measure_explained(codes.astype(float), _Target.from_values("t", y, np.ones(len(y))), is_number)
+        share, noise = _measure_explained_share(
+            codes.astype(float), _Target.from_values("t", y, np.ones(len(y))), is_number
+        )
         assert share == pytest.approx(0.5, abs=0.08 if is_number else 0.04)
         assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.2 if is_number else 0.04)
 

@@ -113,7 +113,7 @@ def check_heaping(table: ProbabilityTable) -> Finding:
 
 
 def check_tail(table: ProbabilityTable) -> Finding:
-    """Test whether the upper tail of the counts is heavier than that of the fitted distribution in `table`.
+    """Test whether the counts have a heavier upper tail than the fitted distribution in `table`.
 
     Two tests are combined by a Bonferroni correction. Both use P(Y >= y), the probability under the fitted distribution
     of a count at least as large as the observed count y of a row:

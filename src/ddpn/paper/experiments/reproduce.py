@@ -68,7 +68,7 @@ def reproduce(
         runs = [run for run in experiment.runs() if not only or run.method.name in only]
         try:
             with lock(out / experiment.name / ".lock", wait=False, busy=_BUSY) if is_main else nullcontext():
-                succeeded &= _run_unfinished(experiment, runs, out, device, jobs, console)
+                succeeded &= _run_unfinished_runs(experiment, runs, out, device, jobs, console)
         except (DDPNError, OSError) as error:
             message = describe_os_error(error) if isinstance(error, OSError) else str(error)
             console.out(f"{experiment.name}: {message}", highlight=False)
@@ -79,7 +79,7 @@ def reproduce(
     return succeeded
 
 
-def _run_unfinished(
+def _run_unfinished_runs(
     experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console
 ) -> bool:
     """Execute the runs in `runs` that are not finished; return True if all succeeded.

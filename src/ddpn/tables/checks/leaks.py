@@ -172,7 +172,7 @@ def _describe_near_copy(series: pl.Series, targets: Sequence[_Target]) -> str:
     """
     values = _fill_missing(series)
     for target in targets:
-        share, noise = _measure_explained(values, target, series.dtype.is_numeric())
+        share, noise = _measure_explained_share(values, target, series.dtype.is_numeric())
         if share > _MIN_R2 and noise < _MAX_LEAK_NOISE:
             how = f"predicts {target.name} nearly without error (R² {share:.2f} by its values alone)"
             return f"Column {{column}} {how}."
@@ -209,7 +209,7 @@ def _fill_missing(series: pl.Series) -> np.ndarray:
     return np.where(np.isnan(values), low - (high - low) - 1.0, values)
 
 
-def _measure_explained(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[float, float]:
+def _measure_explained_share(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[float, float]:
     """Measure how well a column predicts the target, without a model.
 
     Each target value is compared with those of other rows: of the rows with the nearest values of the column or, if the
