@@ -4,18 +4,22 @@
     python -m benchmarks.glm_priors --prepared DIR --out benchmarks/notes
 
 Each pair of standard deviations, of slopes of the log mean and of slopes of the log inverse dispersion, is tried for
-the Double Poisson GLM of a mixture. Scores are those of rows that were not fitted. Writes glm_priors.md.
+the Double Poisson GLM of a mixture. Then the whole default, `CountRegressor()`, is fitted with the priors of today and
+with the widest. Scores are those of rows that were not fitted. Writes glm_priors.md.
 """
 
 import argparse
 import time
 from collections import defaultdict
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from benchmarks.tables.adapters.common import read_table as read_prepared
+from benchmarks.tables.catalogue import read_catalogue
 
+from ddpn import CountRegressor
 from ddpn.members.glm import GLM
 from ddpn.metrics import crps
 from ddpn.rows.count_rows import CountRows
@@ -37,6 +41,8 @@ SIZES = (60, 250, 1_000, 3_000)
 TEST_ROWS, SPLITS = 500, 2
 #: A mean negative log-likelihood above this is of distributions so wide that their CRPS would take minutes.
 MAX_LOSS = 50.0
+#: Rows that mixtures are fitted to, and the most rows that they are tested on.
+MIXTURE_SIZES, MIXTURE_TEST_ROWS = (600, 3_000), 1_000
 
 
 def measure_split(X: np.ndarray, y: np.ndarray, size: int, seed: int) -> dict[tuple[float, float], tuple[float, ...]]:
@@ -71,8 +77,62 @@ def measure(folder: Path, tables: list[str]) -> dict[int, dict[tuple[float, floa
     return {size: {k: np.array(v) for k, v in by_prior.items()} for size, by_prior in results.items()}
 
 
-def write_note(results: dict[int, dict[tuple[float, float], np.ndarray]], tables: list[str], path: Path) -> None:
-    """Write the note, with a line per prior."""
+def measure_mixtures(folder: Path, tables: list[str]) -> dict[str, dict[int, np.ndarray]]:
+    """Return the CRPS of the default with the priors of today over that with the widest, per table, size and split."""
+    ratios: dict[str, dict[int, np.ndarray]] = {}
+    for name in tables:
+        columns, y = read_prepared(folder / name)
+        X = columns.decode_levels()
+        ratios[name] = {}
+        for size in (size for size in MIXTURE_SIZES if size <= len(y) - MIXTURE_TEST_ROWS // 5):
+            scores = [
+                [score_mixture(X, y, size, seed, deviations) for deviations in (GLM.prior_deviations, DEVIATIONS[0])]
+                for seed in range(SPLITS)
+            ]
+            ratios[name][size] = np.divide(*np.transpose(scores))
+            print(f"{name}, {size} rows: {ratios[name][size]}", flush=True)
+    return ratios
+
+
+def score_mixture(X: np.ndarray, y: np.ndarray, size: int, seed: int, deviations: tuple[float, float]) -> float:
+    """Fit the default to `size` rows with these priors of the GLM; return its CRPS on other rows."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    train, test = order[:size], order[size : size + MIXTURE_TEST_ROWS]
+    with patch.object(GLM, "prior_deviations", deviations):
+        model = CountRegressor(random_state=seed).fit(X[train], y[train])
+    return float(model.predict_distribution(X[test]).distribution.crps(torch.from_numpy(y[test])).mean())
+
+
+def describe_mixtures(ratios: dict[str, dict[int, np.ndarray]]) -> list[str]:
+    """Return the lines of the section on mixtures."""
+    lines = [
+        "## The whole mixture",
+        "",
+        "The default, `CountRegressor()`, fitted with the priors of today and with the widest (4, 4): the ratio of",
+        f"their CRPS on up to {MIXTURE_TEST_ROWS:,} other rows, for each of {SPLITS} splits. Below 1, the priors of",
+        "today are better.",
+        "",
+        "| table | " + " | ".join(f"{size:,} rows" for size in MIXTURE_SIZES) + " |",
+        "|---" * (len(MIXTURE_SIZES) + 1) + "|",
+    ]
+    for name, by_size in ratios.items():
+        cells = [", ".join(f"{ratio:.3f}" for ratio in by_size.get(size, ())) for size in MIXTURE_SIZES]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    means = []
+    for size in MIXTURE_SIZES:
+        logs = np.array([np.log(by_size[size]).mean() for by_size in ratios.values() if size in by_size])
+        error = logs.std(ddof=1) / np.sqrt(len(logs))
+        means.append(f"{np.exp(logs.mean()):.4f} (standard error {error:.4f})")
+    return [*lines, "| geometric mean | " + " | ".join(means) + " |"]
+
+
+def write_note(
+    results: dict[int, dict[tuple[float, float], np.ndarray]],
+    tables: list[str],
+    mixtures: dict[str, dict[int, np.ndarray]],
+    path: Path,
+) -> None:
+    """Write the note, with a line per prior, then the ratios of mixtures per table."""
     default = GLM.prior_deviations
     header = [f"{size:,} rows ({len(by_prior[default])} tables)" for size, by_prior in results.items()]
     lines = [
@@ -105,6 +165,8 @@ def write_note(results: dict[int, dict[tuple[float, float], np.ndarray]], tables
         f"{TEST_ROWS} test rows.",
         f"All fits with the default priors took {seconds[default]:.1f} s of CPU time, "
         f"those with the widest {seconds[DEVIATIONS[0]]:.1f} s.",
+        "",
+        *describe_mixtures(mixtures),
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -117,7 +179,9 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     tables = args.tables.split(",")
-    write_note(measure(args.prepared, tables), tables, args.out / "glm_priors.md")
+    every = [name for name, entry in read_catalogue().items() if entry.role == "development"]
+    mixtures = measure_mixtures(args.prepared, every)
+    write_note(measure(args.prepared, tables), tables, mixtures, args.out / "glm_priors.md")
 
 
 if __name__ == "__main__":
