@@ -163,6 +163,42 @@ def test_a_cross_fitted_member_is_the_mixture_of_its_copies(kind):
     assert set(member.copies[0].get_facts()) <= set(facts)
 
 
+class DoubledGLM(PoissonGLM):
+    """A GLM that predicts twice the mean."""
+
+    def distribution(self, X, exposure=None):
+        return Poisson(2.0 * super().distribution(X, exposure).mean)
+
+
+class TripledGLM(PoissonGLM):
+    """A GLM that predicts three times the mean."""
+
+    def predict_components(self, X, exposure=None):
+        return [Poisson(3.0 * batch.mean) for batch in super().predict_components(X, exposure)]
+
+
+@pytest.mark.parametrize(("kind", "factor"), [(PoissonGLM, 1.0), (DoubledGLM, 2.0), (TripledGLM, 3.0)])
+def test_cross_fitted_copies_predict_what_their_class_overrides(kind, factor):
+    sample = simulate_table()
+    plain, member = (
+        Folds.from_rows(sample, None, seed=0).fit(MemberSpec("glm", k), seed=0) for k in (PoissonGLM, kind)
+    )
+    means = [mix_members([m.predict_components(sample.X, sample.exposure)], [1.0]).mean for m in (plain, member)]
+    torch.testing.assert_close(means[1], factor * means[0], rtol=1e-12, atol=0.0)
+
+
+def test_cross_fitted_copies_with_different_heads_have_equal_weights():
+    folds = Folds.from_rows(simulate_table(), None, seed=0)
+    copies = [
+        folds.fit_copy(MemberSpec("glm", GLM, {"head": make_head(name)}), fold, seed=0)
+        for fold, name in enumerate(("poisson", "poisson", "negative_binomial"))
+    ]
+    X, exposure = folds.train.X, folds.train.exposure
+    mean = mix_members([CrossFitted(copies).predict_components(X, exposure)], [1.0]).mean
+    expected = torch.stack([copy.distribution(X, exposure).mean[:, 0] for copy in copies]).mean(0)
+    torch.testing.assert_close(mean, expected, rtol=1e-12, atol=0.0)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cross_fitted_member_is_saved_and_loaded(kind):
     folds, member = cross_fit_once(kind)

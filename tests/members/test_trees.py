@@ -87,7 +87,7 @@ def test_a_dispersion_that_does_not_vary_stays_constant():
 def test_the_rate_is_the_arithmetic_mean_of_the_boosters(wide, small_trees):
     matrix = small_trees.table.read(wide.X)
     rate = np.mean([np.exp(booster.raw(matrix)) for booster in small_trees.means], axis=0)
-    np.testing.assert_allclose(np.exp(small_trees.raw(wide.X, wide.exposure)[:, 0]), rate, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(small_trees.raw(wide.X, wide.exposure)[:, 0, 0].numpy()), rate, rtol=1e-12)
 
 
 @pytest.mark.parametrize("is_copy", [False, True])

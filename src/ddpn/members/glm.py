@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from ddpn.members.design import Design
+from ddpn.members.head_member import HeadMember
 from ddpn.members.linear import LinearFit, LinearPredictor, fit_linear
-from ddpn.members.member import Member, NotApplicableError, Task, make_exposure_tensor
+from ddpn.members.member import NotApplicableError, Task
 from ddpn.networks.heads import Head, load_head, make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
@@ -30,7 +30,7 @@ from ddpn.tables.schema import Schema
 _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
 
 
-class GLM(Member):
+class GLM(HeadMember):
     """A GLM in which every parameter of the distribution, including the dispersion, is linear on its link scale.
 
     The inputs are standardised numbers, indicators of levels and indicators of missing values. Slopes have normal
@@ -185,7 +185,7 @@ class GLM(Member):
             return self.design.levels
         return {} if self.encoder is None else self.encoder.levels
 
-    def raw(self, X: ColumnTable) -> Tensor:
+    def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Tensor:
         """Compute the raw outputs (linear predictors) of each row, such as log mu and log gamma.
 
         Shape: (rows, 1, head.n_raw). The second axis has length 1 because a GLM predicts one distribution per row.
@@ -194,14 +194,9 @@ class GLM(Member):
             inputs = self.design.read(X)
         else:
             assert self.encoder is not None
-            inputs = self.encoder.transform(X).astype(np.float64)
+            inputs = self.encoder.encode(X).astype(np.float64)
         raw = np.clip(self.linear.raw(inputs), self.low, self.high)
         return torch.from_numpy(raw).unsqueeze(1)
-
-    def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
-        raw = self.raw(X)
-        scale = make_exposure_tensor(exposure, self.unit, len(raw))
-        return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     def state(self) -> dict[str, bytes]:
         facts: JsonObject = {"head": self.head.name, "options": self.head.options, "unit": self.unit}

@@ -10,9 +10,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
-from torch.distributions import Distribution
 
-from ddpn.members.member import Member, NotApplicableError, Task, make_exposure_tensor
+from ddpn.members.head_member import HeadMember
+from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_fit import NetworkFit, build_model, select_inputs
 from ddpn.members.network_options import NetworkOptions, make_large_options, make_small_options
 from ddpn.networks.backbones import BACKBONES
@@ -22,7 +22,7 @@ from ddpn.networks.training import History
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.threads import limit_torch_threads, single_thread
+from ddpn.runtime.threads import limit_torch_threads
 from ddpn.storage.contents import JsonObject, json_to_bytes
 from ddpn.tables.columns import ColumnTable
 from ddpn.tables.encoding import FeatureEncoder, encoder_from_bytes, encoder_to_bytes
@@ -37,7 +37,7 @@ _LATE_SHARE = 0.6
 _BLOCK_ROWS, _ROW_MULTIPLE = 256, 8
 
 
-class Networks(Member):
+class Networks(HeadMember):
     """An ensemble of networks with the same architecture and likelihood, mixed with equal weights.
 
     If a table has more than 500 columns, the networks use only some of the inputs: those that individually explain the
@@ -143,7 +143,7 @@ class Networks(Member):
         return self.encoder.levels
 
     @torch.no_grad()
-    def raw(self, X: ColumnTable) -> Tensor:
+    def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Tensor:
         """Compute the raw outputs of each network, such as log mu and log gamma. Shape: (rows, networks, head.n_raw).
 
         The result for a row does not depend on the other rows in `X`, bit for bit.
@@ -158,12 +158,6 @@ class Networks(Member):
                 padded[: len(block)] = block
                 blocks.append(self.model.raw(torch.from_numpy(padded)))
         return (blocks[0] if len(blocks) == 1 else torch.cat(blocks))[: len(inputs)]
-
-    def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
-        raw = self.raw(X)
-        scale = make_exposure_tensor(exposure, self.unit, len(raw))
-        with single_thread():
-            return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     # Saving ------------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from torch.distributions import Distribution
+from torch import Tensor
 
-from ddpn.members.member import Member, NotApplicableError, Task, make_exposure_tensor
+from ddpn.members.head_member import HeadMember
+from ddpn.members.member import NotApplicableError, Task, make_exposure_tensor
 from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files
 from ddpn.members.trees.boosting import Settings, TreeRows, choose_fold_columns, compute_rates, divide_rows
 from ddpn.members.trees.dispersion import FAMILIES, DispersionFit, fit_dispersion
@@ -21,7 +22,7 @@ from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.rows.splits import FOLDS
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.threads import limit_tree_threads, single_thread
+from ddpn.runtime.threads import limit_tree_threads
 from ddpn.storage.contents import JsonObject, json_to_bytes
 from ddpn.tables.columns import ColumnTable
 from ddpn.tables.schema import Schema
@@ -31,7 +32,7 @@ _FACTS = "trees.json"
 _COPY_FOLDS = 3
 
 
-class Trees(Member):
+class Trees(HeadMember):
     """Boosted trees that predict a whole distribution.
 
     First, the mean is fitted by Poisson boosting in five folds. Predictions are averaged over the boosters of all
@@ -166,7 +167,7 @@ class Trees(Member):
             return self
         shared_arguments = self.head, self.table, self.unit, [booster]
         streamed_member = type(self)(*shared_arguments, self.constant, self.dispersions, leaves, rows)
-        offset = streamed_member.raw(validation.X, validation.exposure)[:, 1] - self.constant
+        offset = streamed_member.raw(validation.X, validation.exposure)[:, 0, 1].numpy() - self.constant
         # The constant is fitted again, because counts vary less around a better mean.
         constant = DispersionFit(self.head, validation_rows, settings.seed, after, offset).constant
         return type(self)(*shared_arguments, constant, self.dispersions, leaves, rows)
@@ -188,10 +189,10 @@ class Trees(Member):
         """
         return np.log(np.mean([np.exp(booster.raw(matrix)) for booster in self.means], axis=0))
 
-    def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> np.ndarray:
+    def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Tensor:
         """Compute the raw outputs of each row: the log rate (log of mean / exposure) and the log dispersion.
 
-        The result has shape (rows, 2). The log rate is the log mean of a row with the reference exposure (`unit`).
+        The result has shape (rows, 1, 2). The log rate is the log mean of a row with the reference exposure (`unit`).
         `exposure` has the exposure of each row, shape (rows,), on which the log dispersion may depend. Default: 1.
         """
         matrix = self.table.read(X)
@@ -202,13 +203,7 @@ class Trees(Member):
                 scale = make_exposure_tensor(exposure, self.unit, len(matrix))
                 matrix = np.column_stack([matrix, raw[:, 0] if scale is None else raw[:, 0] + scale.log().numpy()])
                 raw[:, 1] += np.mean([booster.raw(matrix) for booster in self.dispersions], axis=0)
-        return raw
-
-    def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
-        raw = torch.from_numpy(self.raw(X, exposure))
-        scale = make_exposure_tensor(exposure, self.unit, len(raw))
-        with single_thread():
-            return self.head(raw.unsqueeze(1), None if scale is None else scale.unsqueeze(1))
+        return torch.from_numpy(raw).unsqueeze(1)
 
     # Saving ------------------------------------------------------------------------------------------------------
 
