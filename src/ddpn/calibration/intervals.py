@@ -112,11 +112,11 @@ def make_interval(dist: Distribution, level: float | np.ndarray, kind: str = "na
     number of counts in it). For example, a level of 1.5 widens it by half of its width on each side.
     """
     counts = discretize(dist)
-    levels = torch.as_tensor(level, dtype=torch.float64).clamp(max=_MAX_LEVEL).expand(counts.batch_shape)
+    levels = np.minimum(level, _MAX_LEVEL)
     if check_choice("kind", kind, INTERVAL_KINDS) == "narrowest":
         interval = counts.narrowest_interval(levels)
     else:
-        tail = 0.5 * (1.0 - levels)
+        tail = torch.as_tensor(0.5 * (1.0 - levels), dtype=torch.float64).expand(counts.batch_shape)
         low, high = counts.icdf(torch.stack([tail, 1.0 - tail]))
         interval = Interval(low, high, compute_probability_between(counts, low, high))
     return widen_interval(counts, interval, level)

@@ -176,7 +176,7 @@ class ParametricDistribution(CountDistribution):
 
     @cached_property
     def _like(self) -> Tensor:
-        return self._parameters()[0].detach()[..., :0] if self.batch_shape else self._parameters()[0].detach()
+        return self._parameters()[0].detach()
 
 
 def _call_kernel(

@@ -129,13 +129,13 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         `X`, `exposure` and `upper` are as for `predict_distribution`. `groups` has the group label of each row, or is
         None if intervals are not calibrated by group.
         """
-        parts, n_done = [], 0
+        table, predictor, parts, n_done = self.parse(X), self.predictor_, [], 0
         with torch.no_grad():
             # Members choose their threads themselves.
-            for block in self._fitted.blocks(self.parse(X), exposure, upper=upper):
+            for block in predictor.blocks(table, exposure, upper=upper):
                 rows = slice(n_done, n_done + block.batch_shape[0])
                 with single_thread():
-                    parts.append(function(self._fitted.wrap(block, groups=None if groups is None else groups[rows])))
+                    parts.append(function(predictor.wrap(block, groups=None if groups is None else groups[rows])))
                 n_done = rows.stop
         return np.concatenate(parts)
 
@@ -148,12 +148,13 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if isinstance(X, ColumnTable):
             return X
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-        if self._roles is not None and isinstance(frame, nw.DataFrame):
-            # Object columns of pandas, such as a column of dates and None, are read as text.
-            objects = [nw.col(name).cast(nw.String) for name, dtype in frame.schema.items() if dtype == nw.Object]
-            table = self._roles.parse(frame.with_columns(*objects).to_polars())
-            return ColumnTable(table.columns, index=get_row_labels(X))
+        if self._roles is not None:
+            frame = nw.from_native(X, eager_only=True, pass_through=True)
+            if isinstance(frame, nw.DataFrame):
+                # Object columns of pandas, such as a column of dates and None, are read as text.
+                objects = [nw.col(name).cast(nw.String) for name, dtype in frame.schema.items() if dtype == nw.Object]
+                table = self._roles.parse(frame.with_columns(*objects).to_polars())
+                return ColumnTable(table.columns, index=get_row_labels(X))
         X = self._dates.read(X, partial(warn_user, category=DataWarning))
         return self.predictor_.parse(X)
 

@@ -13,8 +13,7 @@ def library_name(table: object) -> str:
     >>> library_name([[1.0]])
     'polars'
     """
-    frame = nw.from_native(table, eager_only=True, pass_through=True)
-    return "pandas" if isinstance(frame, nw.DataFrame) and frame.implementation.is_pandas() else "polars"
+    return "pandas" if nw.dependencies.is_pandas_dataframe(nw.to_native(table, pass_through=True)) else "polars"
 
 
 def make_frame(columns: Mapping[str, Any], library: str = "polars", index: np.ndarray | None = None) -> Any:

@@ -103,9 +103,15 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         check_rows(x, 1, None, self.n_networks)
-        check_dtype(x, self.weight)
-        rows = x.unsqueeze(0).expand(self.n_networks, -1, -1) if x.dim() == 2 else x.transpose(0, 1)
-        return torch.baddbmm(self.bias, rows, self.weight).transpose(0, 1)
+        return self.multiply(put_networks_first(x, self.n_networks)).transpose(0, 1)
+
+    def multiply(self, rows: Tensor) -> Tensor:
+        """Apply each layer to the rows of its network, with the networks along the first axis.
+
+        Shape: (M, B, n_in) -> (M, B, n_out).
+        """
+        check_dtype(rows, self.weight)
+        return torch.baddbmm(self.bias, rows, self.weight)
 
 
 class NetworkList(nn.ModuleList):
@@ -219,9 +225,10 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         activation = ACTIVATIONS[self.activation]
         check_rows(x, 1, n_networks=self.n_networks)
+        rows = put_networks_first(x, self.n_networks)
         for layer in self.layers:
-            x = activation(layer(x))
-        return x.unsqueeze(1).expand(-1, self.n_networks, -1) if x.dim() == 2 else x
+            rows = activation(cast(Linear, layer).multiply(rows))
+        return rows.transpose(0, 1)
 
 
 class Frozen(nn.Module):
@@ -269,6 +276,14 @@ def check_widths(name: str, widths: object, min_layers: int = 1) -> tuple[int, .
     if len(layer_widths) < min_layers or not all(is_integer(width) and width >= 1 for width in layer_widths):
         raise ConfigError(f"{name} must list integers of at least 1, such as (128, 64), got {widths!r:.40}.")
     return tuple(int(width) for width in layer_widths)
+
+
+def put_networks_first(x: Tensor, n_networks: int) -> Tensor:
+    """Move the axis of networks to the front; rows that all networks share are repeated for each, without copying.
+
+    Shape: (B, n_in), or (B, M, n_in) with separate rows for each network -> (M, B, n_in).
+    """
+    return x.unsqueeze(0).expand(n_networks, -1, -1) if x.dim() == 2 else x.transpose(0, 1)
 
 
 def check_rows(x: Any, row_axes: int, input_description: str | None = None, n_networks: int | None = None) -> None:

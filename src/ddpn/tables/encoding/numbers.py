@@ -70,9 +70,9 @@ def soft_clip(z: np.ndarray) -> np.ndarray:
     >>> soft_clip(np.array([-3.0, 10.0, 1e12])).round(2).tolist()
     [-3.0, 10.0, 37.63]
     """
-    z = np.clip(z, -LARGEST, LARGEST)
     far = np.abs(z) > SOFT_CLIP_LIMIT
     if far.any():
+        z = np.clip(z, -LARGEST, LARGEST)
         z[far] = np.sign(z[far]) * (SOFT_CLIP_LIMIT + np.log1p(np.abs(z[far]) - SOFT_CLIP_LIMIT))
     return z
 
