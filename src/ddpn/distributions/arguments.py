@@ -169,8 +169,12 @@ def check_totals(name: str, values: Tensor) -> None:
 
 def check_probabilities(name: str, values: Tensor) -> None:
     """Raise an `InputError` unless every value is in [0, 1]."""
-    is_valid = (values >= 0) & (values <= 1)
-    _require(name, is_valid, values, "lie in [0, 1]", "Give it as a fraction, not in percent.")
+    if values.numel() == 0:
+        return
+    low, high = _find_range(values)
+    if not (low >= 0 and high <= 1):
+        is_valid = (values >= 0) & (values <= 1)
+        _require(name, is_valid, values, "lie in [0, 1]", "Give it as a fraction, not in percent.")
 
 
 def check_weights(weights: Tensor) -> None:
