@@ -174,7 +174,7 @@ def are_codes(text: pl.Series) -> bool:
 
     `text` is a result of `clean_text`.
     """
-    zeros = text.str.contains("^0[0-9]+$").fill_null(False)
+    zeros = text.filter(text.str.starts_with("0")).str.contains("^0[0-9]+$")
     if not zeros.any():
         return False
     digits = text.filter(text.str.contains("^[0-9]+$").fill_null(False))

@@ -148,17 +148,22 @@ def drop_empty_rows(frame: pl.DataFrame, name: str) -> pl.DataFrame:
     """
     if frame.width < 2 or not frame.height:
         return frame
-    text = [pl.col(column) for column, dtype in frame.schema.items() if dtype == pl.String]
-    others = [pl.col(column) for column, dtype in frame.schema.items() if dtype != pl.String]
-    blank = [cell.is_null() | (cell.str.strip_chars() == "") for cell in text] + [cell.is_null() for cell in others]
-    empty = frame.select(pl.all_horizontal(blank)).to_series()
-    if not empty.any():
-        return frame
+    empty = pl.repeat(True, frame.height, eager=True)
+    for column in frame.iter_columns():
+        empty &= _find_blank_cells(column)
+        if not empty.any():
+            return frame
     count, at_the_end = int(empty.sum()), int((~empty).reverse().arg_max() or 0)
     if at_the_end < count < frame.height:
         subject = "1 empty row is" if count == 1 else f"{count:,} empty rows are"
         warnings.warn(f"{name}: {subject} left out, and not counted in row numbers.", UserWarning, stacklevel=2)
     return frame.filter(~empty)
+
+
+def _find_blank_cells(column: pl.Series) -> pl.Series:
+    """Return a mask of the cells that are null or hold nothing but white space."""
+    blank = column.is_null()
+    return blank | (column.str.strip_chars() == "") if column.dtype == pl.String else blank
 
 
 def infer_column_types(frame: pl.DataFrame, as_text: set[str], decimal_commas: bool = False) -> pl.DataFrame:
@@ -204,10 +209,10 @@ def _infer_type(series: pl.Series, as_text: bool) -> pl.Series:
         return kept
     if not are_codes(present):
         for dtype in (pl.Int64, pl.Float64):
-            numbers = present.cast(dtype, strict=False)
+            numbers = text.cast(dtype, strict=False)
             # Polars reads text such as "inf" as a number, but it must be reported to the user.
-            if not numbers.null_count() and numbers.is_finite().all():
-                return text.cast(dtype)
+            if numbers.null_count() == text.null_count() and numbers.is_finite().all():
+                return numbers
     if present.is_in(["true", "false"]).all():
         return text == "true"
     if not present.head(1).str.contains(r"^\d{4}-\d{1,2}-\d{1,2}").all():
