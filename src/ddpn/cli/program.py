@@ -27,6 +27,8 @@ EXIT_CODES = (
 
 #: Parameters of commands that are replaced by several options.
 _PARAMETER_GROUPS = ("settings", "columns")
+#: The type of each field of `FitConfig`.
+_FIELD_TYPES = get_type_hints(FitConfig)
 #: New names of options of earlier versions.
 _NEW_OPTIONS = {"--members": "--networks"}
 
@@ -190,7 +192,7 @@ def _expand_group(command: str, group: inspect.Parameter) -> dict[str, inspect.P
 
 def _get_option_type(name: str) -> Any:
     """Return the type of the command-line option for a field of `FitConfig`: int, float, str, or a list of str."""
-    hint = get_type_hints(FitConfig)[name]
+    hint = _FIELD_TYPES[name]
     types = {part for part in (get_args(hint) or (hint,)) if part is not NoneType}
     if types in ({int}, {float}):
         return types.pop()
