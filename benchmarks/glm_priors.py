@@ -42,7 +42,7 @@ TEST_ROWS, SPLITS = 500, 2
 #: A mean negative log-likelihood above this is of distributions so wide that their CRPS would take minutes.
 MAX_LOSS = 50.0
 #: Rows that mixtures are fitted to, and the most rows that they are tested on.
-MIXTURE_SIZES, MIXTURE_TEST_ROWS = (600, 3_000), 1_000
+MIXTURE_SIZES, MIXTURE_TEST_ROWS = (100, 250, 600, 3_000), 1_000
 
 
 def measure_split(X: np.ndarray, y: np.ndarray, size: int, seed: int) -> dict[tuple[float, float], tuple[float, ...]]:
