@@ -3,6 +3,7 @@
 import csv
 import re
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ def read_section(page: str, after: str) -> list[list[str]]:
     text = (ROOT / page).read_text(encoding="utf-8")
     lines = text[text.index(after) :].splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("|"))
-    last = next(i for i, line in enumerate(lines[first:], first) if not line.startswith("|"))
-    return [split_cells(line) for line in lines[first:last] if not line.startswith("|---")]
+    table = takewhile(lambda line: line.startswith("|"), lines[first:])
+    return [split_cells(line) for line in table if not line.startswith("|---")]
 
 
 def test_the_readme_compares_with_other_models_by_committed_results():
@@ -39,7 +40,7 @@ def test_the_readme_compares_with_other_models_by_committed_results():
     assert f"{float(ours['behind best peer']) - 1:.1%} above that of the best other model" in text
     plain = summary["scikit-learn boosting, Poisson"]
     assert round(float(ours["CPU"]) / float(plain["CPU"]), -1) == 50
-    assert "about 50 times cheaper than ours" in text
+    assert "such as scikit-learn's boosting there, is about 50 times cheaper than ours" in text
 
 
 #: The tools of the comparison, by the model that stands for them in the results.
@@ -135,7 +136,7 @@ def test_the_time_of_a_fit_is_that_of_the_comparison():
     assert f"{low} to {high} times, depending on the table" in readme
     assert f"A fit takes {mean} times the CPU time of LightGBM" in page
     assert f"from {low} times on lending to {high} times on arabidopsis" in page
-    assert f"In total it takes {total:.1f} times" in page
+    assert f"Over all fits together, it takes {total:.1f} times" in page
 
 
 def test_the_page_on_soundness_compares_with_the_current_page_on_tables():
@@ -152,7 +153,23 @@ def test_the_page_on_soundness_compares_with_the_current_page_on_tables():
     worse, better = geometric_mean(now / before) - 1, 1 - geometric_mean((now / before)[others])
     assert f"version 0.4 is {worse:.1%} worse, and {better:.1%} better without recreation" in text
     more = {(row[0], row[1].split(" ")[0]): row for row in read_section("docs/results/tables.md", "## More splits")[1:]}
-    loss, gain = (f"{abs(float(more[table, 'LightGBM'][3]) - 1):.1%}" for table in ("recreation", "arabidopsis"))
-    assert f"on 20 splits, the CRPS is {loss} above that of LightGBM" in text
-    assert f"on ten splits, the CRPS is {gain} below that of LightGBM" in text
-    assert f"{loss} above on 20 splits of it" in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    (_, _, _, loss, loss_error, *_), (_, _, _, ratio, ratio_error, *_) = (
+        more[table, "LightGBM"] for table in ("recreation", "arabidopsis")
+    )
+    assert f"on 20 splits, the CRPS is {loss} times that of LightGBM (standard error {loss_error})" in text
+    assert f"on ten splits, the ratio is {ratio} ({ratio_error})" in text
+    _, _, _, worst, error, *_ = max(
+        (row for (table, _), row in more.items() if table == "recreation"), key=lambda row: float(row[3])
+    )
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    shown = f"{float(worst) - 1:.1%} above on 20 splits instead of three, with a standard error of {float(error):.1%}"
+    assert shown in readme
+
+
+def test_the_page_on_soundness_has_the_ratios_of_mixtures_of_the_note():
+    *_, means = read_section("benchmarks/notes/glm_priors.md", "## The whole mixture")
+    cells = [re.fullmatch(r"([\d.]+) \(standard error ([\d.]+)\)", cell) for cell in means[1:]]
+    ratios, errors = ([cell[part] for cell in cells] for part in (1, 2))
+    text = " ".join((ROOT / "docs/results/soundness.md").read_text(encoding="utf-8").split())
+    assert f"its CRPS is {', '.join(ratios[:3])} and {ratios[3]} times" in text
+    assert f"standard errors {', '.join(errors[:3])} and {errors[3]}, over" in text

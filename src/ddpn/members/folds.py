@@ -38,7 +38,7 @@ from torch.distributions import Distribution
 
 from ddpn.distributions.kernels.compiling import read_clock_without_compiling
 from ddpn.members.blending import combine_components
-from ddpn.members.head_member import have_equal_heads, predict_by_one_head
+from ddpn.members.head_member import can_share_head, predict_by_one_head
 from ddpn.members.member import Member, MemberSpec, NotApplicableError, check_is_member, collect_state
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, HELD_OUT_SHARE, SMALL_TABLE_ROWS, assign_folds, draw_held_out_rows
@@ -173,7 +173,7 @@ class CrossFitted(Member):
         return sum(copy.is_underfitted for copy in self.copies) > len(self.copies) / 2
 
     def predict_components(self, X: ColumnTable, exposure: np.ndarray | None = None) -> list[Distribution]:
-        if have_equal_heads(self.copies):
+        if can_share_head(self.copies):
             return [predict_by_one_head(self.copies, X, exposure)]
         return [part for copy in self.copies for part in copy.predict_components(X, exposure)]
 

@@ -19,7 +19,7 @@ class HeadMember(Member):
     """The base class of members whose distributions are those of a head, such as networks, trees and GLMs.
 
     A subclass implements `raw` instead of `distribution`, and has two attributes: the likelihood `head`, and `unit`,
-    the reference exposure, by which exposures are divided.
+    the exposure that raw outputs are for. The head multiplies predicted means by exposure / `unit`.
     """
 
     head: Head
@@ -27,14 +27,14 @@ class HeadMember(Member):
 
     @abstractmethod
     def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Tensor:
-        """Compute the raw outputs of each row, such as log mu and log gamma, for the reference exposure.
+        """Compute the raw outputs of each row, such as log mu and log gamma; the mean is for an exposure of `unit`.
 
         Parameters
         ----------
         X : ColumnTable
             Rows with the columns of `fit`.
         exposure : array, shape (rows,), optional
-            The exposure of each row, on which some raw outputs may depend, such as a dispersion. Default: 1.
+            The exposure of each row, only for other raw outputs that depend on it, such as a dispersion. Default: 1.
 
         Returns
         -------
@@ -46,10 +46,11 @@ class HeadMember(Member):
         return predict_by_one_head([self], X, exposure)
 
 
-def have_equal_heads(members: Sequence[Member]) -> TypeGuard[Sequence[HeadMember]]:
-    """Return True if `predict_by_one_head` can predict the components of all members together.
+def can_share_head(members: Sequence[Member]) -> TypeGuard[Sequence[HeadMember]]:
+    """Return True if `predict_by_one_head` predicts the same distributions as the members do.
 
-    It cannot if a class overrides `distribution` or `predict_components`, because it calls neither.
+    It does if all have equal heads, and no class overrides `distribution` or `predict_components`, which it does not
+    call.
     """
     methods = HeadMember.distribution, Member.predict_components
     heads = [
@@ -65,7 +66,7 @@ def predict_by_one_head(
 ) -> Distribution:
     """Predict the distributions of several members with equal heads by a single call of the head.
 
-    For a few rows, a call of a head takes the same time for one distribution per row as for all of them.
+    For a few rows, one call for all members takes about as long as a call for a single member.
 
     Parameters
     ----------

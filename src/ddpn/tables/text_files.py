@@ -142,7 +142,7 @@ def _name_columns(cells: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def drop_empty_rows(frame: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Drop rows without any value, and warn about them. Empty rows at the end of the table need no warning.
+    """Drop rows without any value, and warn about them, unless all of them are at the end of the table.
 
     In a table of one column, an empty row is kept as a missing value. `name` is the name of the file in the warning.
     """
@@ -169,8 +169,9 @@ def _find_blank_cells(column: pl.Series) -> pl.Series:
 def infer_column_types(frame: pl.DataFrame, as_text: set[str], decimal_commas: bool = False) -> pl.DataFrame:
     """Convert each text column whose cells are all integers, all numbers, all booleans or all dates.
 
-    Columns in `as_text` stay text. With `decimal_commas`, all columns are searched for cells whose comma can only be a
-    decimal sign. If there is one, 3,14 is read as the number 3.14, and 1.234 as the integer 1234.
+    Columns in `as_text` stay text, and so do codes, such as 007, but blank cells become null. With `decimal_commas`,
+    the other text columns are searched for cells whose comma can only be a decimal sign. If there is one in any of
+    them, 3,14 is read as the number 3.14, and 1.234 as the integer 1234, in all of them.
     """
     names = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in as_text]
     if decimal_commas:

@@ -103,10 +103,10 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         check_rows(x, 1, None, self.n_networks)
-        return self.multiply(put_networks_first(x, self.n_networks)).transpose(0, 1)
+        return self.transform_rows(put_networks_first(x, self.n_networks)).transpose(0, 1)
 
-    def multiply(self, rows: Tensor) -> Tensor:
-        """Apply each layer to the rows of its network, with the networks along the first axis.
+    def transform_rows(self, rows: Tensor) -> Tensor:
+        """Compute rows @ weight + bias for the rows of each network, with the networks along the first axis.
 
         Shape: (M, B, n_in) -> (M, B, n_out).
         """
@@ -227,7 +227,7 @@ class MLP(nn.Module):
         check_rows(x, 1, n_networks=self.n_networks)
         rows = put_networks_first(x, self.n_networks)
         for layer in self.layers:
-            rows = activation(cast(Linear, layer).multiply(rows))
+            rows = activation(cast(Linear, layer).transform_rows(rows))
         return rows.transpose(0, 1)
 
 
