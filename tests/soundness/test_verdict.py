@@ -116,6 +116,26 @@ def test_every_row_is_scored_once_by_copies_that_left_it_out(model_and_fresh_row
         assert levels[0] != levels[1]
 
 
+def test_rows_that_were_predicted_earlier_keep_their_weights_and_groups():
+    rng = np.random.default_rng(5)
+    X, y = draw_log_linear(rng, 200)
+    weight, group = rng.uniform(0.1, 3.0, 200), np.repeat(np.arange(40), 5)
+    model = CountRegressor(members=["constant", "glm"], random_state=0).fit(X, y, sample_weight=weight, groups=group)
+    predictor, whole = model.predictor_, model._held_out.held_out.predictions
+    folds = Folds(whole.rows, None, whole.part)
+    fresh, later = (predict_out_of_fold(predictor, folds, CalibrationOptions(), whole.seed) for _ in range(2))
+    for _ in later.held_out.take(np.arange(0, 200, 3)).blocks():
+        pass
+    assert (np.diff(later.held_out.block_order) < 0).any(), "the rows are scored in another order"
+    board, other = out_of_fold_leaderboard(predictor, fresh), out_of_fold_leaderboard(predictor, later)
+    for entry, other_entry in zip(board.entries, other.entries, strict=True):
+        assert entry["name"] == other_entry["name"]
+        assert other_entry["crps"] == pytest.approx(entry["crps"], rel=1e-12)
+        assert other_entry["coverage"] == pytest.approx(entry["coverage"], rel=1e-12)
+    for name, gain in board.evaluation.gains.items():
+        assert other.evaluation.gains[name] == pytest.approx(gain, rel=1e-9)
+
+
 def test_no_interval_says_that_a_score_is_more_than_100_percent_lower():
     for seed in range(200):
         rng = np.random.default_rng(seed)

@@ -175,7 +175,7 @@ def out_of_fold_leaderboard(
     held_out = rows.held_out
     scores = {name: score_predictions(predictor.predict_out_of_fold(rows, name)) for name in held_out.names}
     about = {"leak": " ".join(leaks), "scores_note": scores_note, "folds": held_out.n_parts}
-    return _rank_candidates(predictor, scores, held_out.rows, [], len(rows), **about)
+    return _rank_candidates(predictor, scores, held_out.rows.rows(held_out.block_order), [], len(rows), **about)
 
 
 def _score_candidates(

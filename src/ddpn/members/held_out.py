@@ -262,8 +262,8 @@ class HeldOutPredictions:
         - the ascending positions of the rows of the block in `self.rows`, from 0;
         - the predicted distributions, of shape (rows of the block,).
 
-        Together, the blocks contain every row of `self.rows` once. `member` is the name of the member that predicts, or
-        "mixture" for the mixture with the weights of this part.
+        Together, the blocks contain every row of `self.rows` once, but possibly in another order: `block_order`.
+        `member` is the name of the member that predicts, or "mixture" for the mixture with the weights of this part.
         """
         for block in self.predictions.divide(self.positions):
             number = int(self.predictions.part[block[0]])
@@ -271,6 +271,15 @@ class HeldOutPredictions:
             weights = {name: weight for name, weight in weights.items() if weight > 0.0}
             components = [self.predictions.predict(name, block) for name in weights]
             yield number, np.searchsorted(self.positions, block), mix_members(components, list(weights.values()))
+
+    @property
+    def block_order(self) -> np.ndarray:
+        """The positions in `self.rows` of the rows of all blocks, in the order in which `blocks` yields them.
+
+        It is not ascending if some rows of a block were predicted earlier than the others.
+        """
+        blocks = self.predictions.divide(self.positions)
+        return np.searchsorted(self.positions, np.concatenate([self.positions[:0], *blocks]))
 
     def find_sole_member(self) -> str | None:
         """Return the name of the only member that has a positive mixture weight, or None if there are several.
