@@ -11,12 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ddpn.export.graph import Graph, Value
-from ddpn.members.trees.booster import Booster, slice_trees
+from ddpn.members.trees.booster import CATEGORY_BIT, DEFAULT_LEFT_BIT, NAN_BIT, Booster, slice_trees
 from ddpn.members.trees.table import MAX_LEVELS
-from ddpn.runtime.errors import ConfigError
 
-#: Bits of LightGBM's decision types: split by category, default to the left, zeros are missing, NaN is missing.
-_BY_CATEGORY, _DEFAULT_LEFT, _ZERO, _NAN = 1, 2, 4, 8
 #: Trees are evaluated together if their depths, rounded up to a multiple of this, are equal.
 _DEPTH_CLASS = 4
 #: The largest threshold. Infinity stands for a missing value that goes to the right.
@@ -101,18 +98,16 @@ class Forest:
 
         A split by a set of codes (of a category) becomes a split of an additional column, which says whether the code
         is in the set; this column is added to `sets`. `chosen` has the positions of the columns that the booster uses.
-        None means all columns. Trees that treat zeros as missing values raise a `ConfigError`.
+        None means all columns.
         """
         columns, thresholds, to_left = [], [], []
         for feature, kind, threshold in zip(
             tree["split_feature"].tolist(), tree["decision_type"].tolist(), tree["threshold"].tolist(), strict=True
         ):
-            if kind & _ZERO:
-                raise ConfigError("Trees to export must not treat zeros as missing values.")
             column = feature if chosen is None else int(chosen[feature])
             # If there were no missing values in training, LightGBM treats NaN as 0.
-            is_left = bool(kind & _DEFAULT_LEFT) if kind & _NAN else threshold >= 0.0
-            if kind & _BY_CATEGORY:
+            is_left = bool(kind & DEFAULT_LEFT_BIT) if kind & NAN_BIT else threshold >= 0.0
+            if kind & CATEGORY_BIT:
                 number = self.sets.setdefault((column, _unpack_codes(tree, int(threshold))), len(self.sets))
                 column, threshold, is_left = self.width + number, 0.5, False
             columns.append(column)

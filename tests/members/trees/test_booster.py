@@ -14,11 +14,15 @@ X[::7, 0] = np.nan
 Y = RNG.poisson(np.exp(0.5 * np.nan_to_num(X[:, 0]) + (X[:, 1] % 3) + 0.3 * X[:, 2])).astype(float)
 
 
+def train_lightgbm(columns: np.ndarray, categorical: list[int], rounds: int, **settings) -> lightgbm.Booster:
+    rows = lightgbm.Dataset(columns, Y, categorical_feature=categorical)
+    fixed = {"objective": "poisson", "num_leaves": 8, "verbosity": -1, "min_data_in_leaf": 5, "deterministic": True}
+    return lightgbm.train(fixed | settings, rows, rounds)
+
+
 def boost(categorical: list[int], rounds: int = 6, chosen: np.ndarray | None = None) -> Booster:
     columns = X if chosen is None else X[:, chosen]
-    rows = lightgbm.Dataset(columns, Y, categorical_feature=categorical)
-    settings = {"objective": "poisson", "num_leaves": 8, "verbosity": -1, "min_data_in_leaf": 5, "deterministic": True}
-    return Booster(lightgbm.train(settings, rows, rounds).model_to_string(), chosen)
+    return Booster.from_lightgbm(train_lightgbm(columns, categorical, rounds), rounds, chosen)
 
 
 MIXED, NUMBERS, SOME = boost([1]), boost([]), boost([], chosen=np.array([2, 0]))
@@ -34,8 +38,45 @@ def restore_booster(arrays: dict[str, np.ndarray], chosen=None, columns: int = 3
     return boosters_from_files(files, [chosen], [columns])[0]
 
 
-def test_boosters_come_back_from_their_files_as_lightgbm_predicts():
-    boosters = [MIXED, SOME, Booster("", None), NUMBERS]
+def make_new_rows() -> np.ndarray:
+    """Rows with missing values in every column, codes that no training row had, infinities and tiny numbers."""
+    rng = np.random.default_rng(2)
+    rows = np.column_stack([rng.normal(size=700), rng.integers(-3, 80, 700), rng.normal(size=700)])
+    rows[rng.uniform(size=rows.shape) < 0.1] = np.nan
+    rows[:6, 0] = 0.0, -0.0, 1e-40, np.inf, -np.inf, 1e300
+    rows[:3, 1] = 1e6, 31.0, 32.0
+    return rows
+
+
+@pytest.mark.parametrize("categorical", [[], [1], [0, 1]])
+@pytest.mark.parametrize("has_missing", [False, True])
+@pytest.mark.parametrize("leaves", [2, 8, 63])
+def test_trees_predict_what_lightgbm_predicts(categorical, has_missing, leaves):
+    columns = X.copy() if has_missing else np.nan_to_num(X)
+    if 0 in categorical:
+        columns[:, 0] = np.floor(2.0 * np.abs(columns[:, 0]))
+    original = train_lightgbm(columns, categorical, 30, num_leaves=leaves, max_cat_to_onehot=2)
+    rows = make_new_rows()
+    rows[:, categorical] = np.floor(rows[:, categorical])
+    for rounds in (30, 7):
+        booster = Booster.from_lightgbm(original, rounds, None)
+        again = boosters_from_files(boosters_to_files([booster]), [None], [3])[0]
+        expected = original.predict(rows, raw_score=True, num_iteration=rounds)
+        np.testing.assert_array_equal(booster.raw(rows), expected)
+        np.testing.assert_array_equal(again.raw(rows), expected)
+        np.testing.assert_array_equal(booster.raw(np.asfortranarray(rows)[::-1]), expected[::-1])
+    assert len(np.unique(expected)) > 2
+
+
+def test_a_tree_without_splits_adds_its_constant():
+    original = train_lightgbm(np.zeros_like(X), [], 3)
+    booster = Booster.from_lightgbm(original, original.num_trees(), None)
+    np.testing.assert_array_equal(booster.raw(X[:5]), original.predict(X[:5], raw_score=True))
+    assert booster.raw(X[:5]) == pytest.approx(np.log(Y.mean()))
+
+
+def test_boosters_come_back_from_their_files():
+    boosters = [MIXED, SOME, Booster.from_lightgbm(None, 0, None), NUMBERS]
     chosen = [None, [2, 0], None, None]
     again = boosters_from_files(boosters_to_files(boosters), chosen, [3, 3, 3, 3])
     for one, other in zip(boosters, again, strict=True):
@@ -133,7 +174,8 @@ DAMAGES = {
     "a child that is none": make_change("right_child", 7),
     "an impossible decision": make_change("decision_type", -1),
     "a decision of 5 bits": make_change("decision_type", 16),
-    "missing values of no kind": make_change("decision_type", 12, find_number_split),
+    "zeros that are missing": make_change("decision_type", 4, find_number_split),
+    "missing values of two kinds": make_change("decision_type", 12, find_number_split),
     "a negative column": make_change("split_feature", -1),
     "a column too many": make_change("split_feature", 3),
     "an infinite leaf": make_change("leaf_value", np.inf),

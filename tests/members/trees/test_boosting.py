@@ -245,7 +245,7 @@ def test_out_of_fold_means_are_those_of_boosters_without_the_fold_and_the_whole_
     assert {booster.rounds for booster in (whole, *boosters)} == {fit._best}
     assert np.corrcoef(whole.raw(X), np.mean([booster.raw(X) for booster in boosters], axis=0))[0, 1] > 0.97
     # Boosters of folds are not alike: each draws its columns and rows by a seed of its own.
-    assert len({booster._text for booster in boosters}) == 5
+    assert len({booster.arrays["threshold"].tobytes() for booster in boosters}) == 5
 
 
 @pytest.mark.parametrize(("rows", "least"), [(5, 1), (39, 1), (40, 2), (200, 10), (400, 20), (9000, 20)])

@@ -297,8 +297,7 @@ class BoostedTrees:
 
     def to_booster(self, rounds: int) -> Booster:
         """Return the first `rounds` trees as a `Booster`, which does not keep the training rows."""
-        text = self._booster.model_to_string(num_iteration=rounds) if rounds else ""
-        return Booster(text, self.chosen)
+        return Booster.from_lightgbm(self._booster, rounds, self.chosen)
 
     def predict(self, matrix: np.ndarray, rounds: int) -> np.ndarray:
         """Compute the sum of the outputs of the first `rounds` trees for each row of a matrix."""

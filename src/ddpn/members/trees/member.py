@@ -197,12 +197,11 @@ class Trees(HeadMember):
         """
         matrix = self.table.read(X)
         raw = np.tile([0.0, self.constant], (len(matrix), 1))
-        with limit_tree_threads(matrix.size):
-            raw[:, 0] = self.log_rate(matrix)
-            if self.dispersions:
-                scale = make_exposure_tensor(exposure, self.unit, len(matrix))
-                matrix = np.column_stack([matrix, raw[:, 0] if scale is None else raw[:, 0] + scale.log().numpy()])
-                raw[:, 1] += np.mean([booster.raw(matrix) for booster in self.dispersions], axis=0)
+        raw[:, 0] = self.log_rate(matrix)
+        if self.dispersions:
+            scale = make_exposure_tensor(exposure, self.unit, len(matrix))
+            matrix = np.column_stack([matrix, raw[:, 0] if scale is None else raw[:, 0] + scale.log().numpy()])
+            raw[:, 1] += np.mean([booster.raw(matrix) for booster in self.dispersions], axis=0)
         return torch.from_numpy(raw).unsqueeze(1)
 
     # Saving ------------------------------------------------------------------------------------------------------
