@@ -75,7 +75,7 @@ def time_single_rows(call: Callable[[pl.DataFrame], object], frame: pl.DataFrame
 def measure_predictions(model: DDPNRegressor, frame: pl.DataFrame, calls: int) -> Iterator[dict]:
     """Compare the full table of many rows with the networks alone, and time single rows."""
     member = model.predictor_.members["networks"]
-    inputs = torch.from_numpy(member.encoder.transform(frame))
+    inputs = torch.from_numpy(member.encoder.encode(frame))
     single, rows = copy.deepcopy(member.model).float(), frame.height
     knots = np.linspace(0.0, 1.0, 21)
     change = MonotoneMap.from_knots(knots, knots + 0.06 * knots * np.sin(2.0 * np.pi * knots))

@@ -81,7 +81,7 @@ def test_networks_with_every_encoding_and_activation_are_exported(train, new, as
 
 def test_networks_with_level_effects_are_exported(train, new, assert_parity):
     member = make_random_networks(train, "standard", categorical="effects")
-    assert "ward effect" in member.encoder.get_feature_names_out()
+    assert "ward effect" in member.encoder.list_input_names()
     assert_parity(Predictor({"networks": member}), new)
 
 

@@ -53,7 +53,7 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept(numeric, monkeyp
     wide = rng.normal(size=(60, 80))
     train, validation = (CountRows(X, rng.poisson(np.exp(X[:, 71])).astype(float)) for X in (wide, wide[:30] + 0.1))
     member = make_networks(numeric=numeric).fit(train, validation, 0, NO_LIMIT)
-    names = member.encoder.get_feature_names_out()[member.chosen].tolist()
+    names = np.array(member.encoder.list_input_names())[member.chosen].tolist()
     assert len(names) == 60
     assert any(name.startswith("x71") for name in names)
     again = Networks.from_state(member.state())
@@ -96,7 +96,7 @@ def test_a_row_has_the_same_raw_outputs_alone_and_among_others(likelihood, optio
     member = Networks.fit(sample, None, seed=1, head=make_head(likelihood), options=chosen)
     whole = member.raw(X)
     with torch.no_grad():
-        inputs = torch.from_numpy(member.encoder.transform(X)).double()
+        inputs = torch.from_numpy(member.encoder.encode(X)).double()
     torch.testing.assert_close(whole, member.model.raw(inputs).detach(), rtol=1e-12, atol=1e-13)
     for rows in (slice(0, 1), slice(1099, 1100), slice(3, 8), slice(0, 64), slice(500, 1024), slice(20, 1045)):
         torch.testing.assert_close(member.raw(X[rows]), whole[rows], rtol=1e-12, atol=1e-14)
@@ -162,6 +162,6 @@ def test_one_useless_column_of_a_stream_leaves_the_effects_of_others(sample, mak
     chosen = {"head": POISSON, "options": NetworkOptions(**OPTIONS | {"epochs": 1}), "stream": make_stream(train, 1.0)}
     fitted_to_all = FeatureEncoder(categorical="auto").fit(train.X, train.y, exposure=train.exposure)
     assert {"zip effect", "county effect"} <= set(fitted_to_all.get_feature_names_out())
-    names = Networks.fit(train, None, seed=0, **chosen).encoder.get_feature_names_out()
+    names = Networks.fit(train, None, seed=0, **chosen).encoder.list_input_names()
     assert "county effect" in names
     assert "zip effect" not in names

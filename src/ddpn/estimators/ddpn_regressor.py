@@ -147,7 +147,7 @@ class DDPNRegressor(NetworkRegressor):
     @property
     def encoder_(self) -> FeatureEncoder:
         """The encoder that turns a table into the inputs of the networks."""
-        return self._networks.encoder
+        return FeatureEncoder.from_encoder(self._networks.encoder)
 
 
 def draw_validation_mask(sample: CountRows, share: float | str | None, seed: int) -> np.ndarray:

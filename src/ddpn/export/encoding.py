@@ -16,7 +16,7 @@ from ddpn.members.trees.table import MAX_LEVELS, TreeTable
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Kind
 from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
-from ddpn.tables.encoding import FeatureEncoder
+from ddpn.tables.encoding import TableEncoder
 from ddpn.tables.encoding.categories import CategoryEncoding
 from ddpn.tables.encoding.numbers import LARGEST, SOFT_CLIP_LIMIT, NumberEncoding
 from ddpn.tables.levels import NUMBER, parse_number_level
@@ -177,10 +177,8 @@ class _PositionedInputs(NamedTuple):
     positions: list[int]
 
 
-def encode_inputs(
-    graph: Graph, table: EncodedTable, encoder: FeatureEncoder, chosen: np.ndarray | None = None
-) -> Value:
-    """Encode a table like a fitted `FeatureEncoder`, as the input matrix of a network or GLM. Shape: (rows, inputs).
+def encode_inputs(graph: Graph, table: EncodedTable, encoder: TableEncoder, chosen: np.ndarray | None = None) -> Value:
+    """Encode a table like a fitted `TableEncoder`, as the input matrix of a network or GLM. Shape: (rows, inputs).
 
     Values are rounded to float32 precision, but stay float64. `chosen` has the positions of the columns of the encoded
     matrix to return. By default, all are returned.

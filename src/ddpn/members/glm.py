@@ -24,7 +24,7 @@ from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.columns import ColumnTable
-from ddpn.tables.encoding import FeatureEncoder, encoder_from_bytes, encoder_to_bytes
+from ddpn.tables.encoding import TableEncoder, encoder_to_bytes, load_encoder
 from ddpn.tables.schema import Schema
 
 _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
@@ -46,7 +46,7 @@ class GLM(HeadMember):
         The fitted linear function from a row to its raw outputs (linear predictors), such as log mu.
     unit : float
         The reference exposure: exposures are divided by this number.
-    encoder : FeatureEncoder, optional
+    encoder : TableEncoder, optional
         Converts tables to a matrix. None if `design` is given.
     design : Design, optional
         Converts tables to a matrix in which every categorical column has a reference level, as `CountGLM` needs it.
@@ -74,7 +74,7 @@ class GLM(HeadMember):
         linear: LinearPredictor,
         unit: float,
         *,
-        encoder: FeatureEncoder | None = None,
+        encoder: TableEncoder | None = None,
         design: Design | None = None,
         low: np.ndarray | None = None,
         high: np.ndarray | None = None,
@@ -120,9 +120,9 @@ class GLM(HeadMember):
         """
         head = make_head(cls.default_likelihood) if head is None else head
         train = train.rows(train.has_weight)
-        encoder, columns = FeatureEncoder(), np.shape(train.X)[1]  # as many inputs or more
+        encoder, columns = TableEncoder(), np.shape(train.X)[1]  # as many inputs or more
         if columns <= cls.max_columns:
-            columns = len(encoder.fit(train.X, train.y, train.weight).get_feature_names_out())
+            columns = encoder.fit(train.X, train.y, train.weight).n_inputs
         if columns > cls.max_columns:
             raise NotApplicableError(f"it has {columns} inputs, but a GLM is fitted to at most {cls.max_columns:g}")
         if len(train) > cls.max_rows:
@@ -132,7 +132,7 @@ class GLM(HeadMember):
             raise NotApplicableError("it has no count above 0 to fit")
         unit = choose_exposure_unit(train, head.exposure_is_total)
         scaled = divide_exposure(train, unit)
-        inputs = encoder.transform(train.X).astype(np.float64)
+        inputs = encoder.encode(train.X).astype(np.float64)
         # The family under which the recorded counts are most likely: counts beyond a limit follow from its shape alone,
         # and no score of recorded counts shows it.
         is_censored = scaled.limit is not None and bool((scaled.y >= scaled.limit).any())
@@ -216,7 +216,7 @@ class GLM(HeadMember):
             load_head(facts["head"], facts["options"]),
             LinearPredictor(*(arrays[name] for name in LinearPredictor._fields)),
             facts["unit"],
-            encoder=None if is_design else encoder_from_bytes(files[_ENCODER], _ENCODER),
+            encoder=None if is_design else load_encoder(files[_ENCODER], _ENCODER),
             design=Design.from_dict(facts["design"]) if is_design else None,
             low=arrays["low"],
             high=arrays["high"],

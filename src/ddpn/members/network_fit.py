@@ -34,7 +34,7 @@ from ddpn.rows.exposure import choose_exposure_unit
 from ddpn.rows.splits import FOLDS, assign_folds
 from ddpn.runtime.deadlines import Clock, check_deadline
 from ddpn.runtime.errors import ConfigError
-from ddpn.tables.encoding import FeatureEncoder
+from ddpn.tables.encoding import TableEncoder
 from ddpn.tables.encoding.out_of_fold import OutOfFoldEffects, assign_folds_by_content, drop_effects, has_effects
 from ddpn.tables.encoding.steps import choose_columns
 
@@ -57,7 +57,7 @@ class EncodedRows(NamedTuple):
     row are stored as bytes, which `packing` converts back to numbers.
     """
 
-    encoder: FeatureEncoder
+    encoder: TableEncoder
     chosen: np.ndarray | None
     train: TensorRows | StreamedRows
     validation: TensorRows | None
@@ -236,8 +236,8 @@ class NetworkFit(Generic[NetworksType]):
             validation_tensors = self.to_tensors(validation, X)
         return EncodedRows(encoder, chosen, train_tensors, validation_tensors, packing)
 
-    def _make_encoder(self, numeric_encoding: str) -> FeatureEncoder:
-        return FeatureEncoder(numeric=numeric_encoding, bins=self.options.bins, categorical=self.options.categorical)
+    def _make_encoder(self, numeric_encoding: str) -> TableEncoder:
+        return TableEncoder(numeric=numeric_encoding, bins=self.options.bins, categorical=self.options.categorical)
 
     def _choose_inputs(self, train: CountRows, inputs: np.ndarray) -> np.ndarray | None:
         """Choose the most predictive inputs if the table has more than 500 columns.
@@ -273,7 +273,7 @@ class NetworkFit(Generic[NetworksType]):
                 crossed = effects
         screened_rows, source = train.rows(slice(0, _MAX_SCREENED_ROWS)), self.stream
         chosen = (
-            self._choose_inputs(screened_rows, encoder.transform(screened_rows.X))
+            self._choose_inputs(screened_rows, encoder.encode(screened_rows.X))
             if np.shape(screened_rows.X)[1] > MAX_ENCODED_COLUMNS
             else None
         )
@@ -281,12 +281,12 @@ class NetworkFit(Generic[NetworksType]):
 
         def encode(rows: pl.DataFrame) -> TensorRows:
             chunk_rows = source.sample(rows)
-            inputs = encoder.transform(chunk_rows.X) if crossed is None else crossed.encode_by_content(chunk_rows.X)
+            inputs = encoder.encode(chunk_rows.X) if crossed is None else crossed.encode_by_content(chunk_rows.X)
             return self.to_tensors(chunk_rows, torch.from_numpy(select_inputs(inputs, chosen)), mean_weight)
 
         validation_rows = None
         if validation is not None:
-            inputs = select_inputs(encoder.transform(validation.X), chosen)
+            inputs = select_inputs(encoder.encode(validation.X), chosen)
             validation_rows = self.to_tensors(validation, torch.from_numpy(inputs))
         stream, config = StreamedRows.plan_chunks(source, encode, config)
         return EncodedRows(encoder, chosen, stream, validation_rows), config

@@ -25,7 +25,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import limit_torch_threads
 from ddpn.storage.contents import JsonObject, json_to_bytes
 from ddpn.tables.columns import ColumnTable
-from ddpn.tables.encoding import FeatureEncoder, encoder_from_bytes, encoder_to_bytes
+from ddpn.tables.encoding import TableEncoder, encoder_to_bytes, load_encoder
 from ddpn.tables.schema import Schema
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.json"
@@ -49,7 +49,7 @@ class Networks(HeadMember):
         The likelihood, which converts raw outputs to a distribution.
     options : NetworkOptions
         How the networks were built and trained.
-    encoder : FeatureEncoder
+    encoder : TableEncoder
         Converts tables to inputs.
     chosen : array of int or None
         The positions of the encoder's output columns that the networks use. None if they use all.
@@ -71,7 +71,7 @@ class Networks(HeadMember):
         self,
         head: Head,
         options: NetworkOptions,
-        encoder: FeatureEncoder,
+        encoder: TableEncoder,
         chosen: np.ndarray | None,
         model: CountModel,
         unit: float,
@@ -191,7 +191,7 @@ class Networks(HeadMember):
             model.load_state_dict(weights)
         except (RuntimeError, SafetensorError) as error:
             raise InputError(f"{_WEIGHTS} is damaged: it does not fit the network that was saved with it.") from error
-        encoder = encoder_from_bytes(files[_ENCODER], _ENCODER)
+        encoder = load_encoder(files[_ENCODER], _ENCODER)
         chosen = None if facts["chosen"] is None else np.array(facts["chosen"])
         if chosen is not None:
             width = sum(column.width for column in encoder.columns_)

@@ -6,20 +6,20 @@ scikit-learn, so that messages and `n_features_in_` are the same as in any sciki
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, time, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 from narwhals.typing import IntoDataFrame, IntoSeries
-from scipy import sparse
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
 from ddpn.rows.checks import RowError, TableLike, get_row_labels, label_row_errors, reject_dicts
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import find_similar_name, join_words
 from ddpn.tables.columns import MAX_ROWS_CELL_BY_CELL, Column, ColumnTable, Kind, Levels
 from ddpn.tables.levels import canonical_level, have_numbers
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 #: Cells of a sparse matrix that may become dense: 2 GiB in float64.
 MAX_DENSE_CELLS = 2**28
@@ -34,24 +34,32 @@ _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 _DERIVE_NUMBERS = "Derive numbers from it, such as the month or the days since a start."
 
 
-def read_table(X: TableLike, estimator: type[BaseEstimator] = BaseEstimator) -> ColumnTable:
+def read_table(X: TableLike, estimator: "type[BaseEstimator] | None" = None) -> ColumnTable:
     """Convert a table that is passed to `fit`, and detect the kinds of its columns from their types or cells.
 
     Parameters
     ----------
     X : table
         An array, a data frame, a sparse matrix or lists; a `ColumnTable` is returned unchanged.
-    estimator : type of estimator
-        The class whose name appears in scikit-learn's messages.
+    estimator : type of estimator, optional
+        The class whose name appears in scikit-learn's messages. Default: "Model".
     """
-    return X if isinstance(X, ColumnTable) else _read(estimator(), X, is_first=True)
+    if isinstance(X, ColumnTable):
+        return X
+    return _read(_make_model() if estimator is None else estimator(), X, is_first=True)
 
 
-class Model(BaseEstimator):
-    """A placeholder estimator, with which scikit-learn's `validate_data` checks new tables.
+def _make_model() -> "BaseEstimator":
+    """Make a placeholder estimator, with which scikit-learn's `validate_data` checks tables.
 
-    The name of the class appears in scikit-learn's messages.
+    The name of its class appears in scikit-learn's messages.
     """
+    from sklearn.base import BaseEstimator  # slow to import, and rows of a file are parsed without it
+
+    class Model(BaseEstimator):
+        pass
+
+    return Model()
 
 
 def read_later_table(X: TableLike, names: Sequence[str], is_named: bool) -> ColumnTable:
@@ -65,12 +73,12 @@ def read_later_table(X: TableLike, names: Sequence[str], is_named: bool) -> Colu
         columns = _read_few_rows(list(names), X) if is_named else None
     if columns is not None:
         return ColumnTable(columns, is_named, labels)
-    reader = Model()  # checks the table as if it had been fitted to the first one
+    reader = _make_model()  # checks the table as if it had been fitted to the first one
     set_names(reader, names, is_named)
     return _read(reader, X, is_first=False)
 
 
-def set_names(estimator: BaseEstimator, names: Sequence[str], is_named: bool) -> None:
+def set_names(estimator: "BaseEstimator", names: Sequence[str], is_named: bool) -> None:
     """Set `n_features_in_` of an estimator and, if columns are named, `feature_names_in_`, as scikit-learn does."""
     estimator.n_features_in_ = len(names)
     if is_named:
@@ -79,7 +87,7 @@ def set_names(estimator: BaseEstimator, names: Sequence[str], is_named: bool) ->
         del estimator.feature_names_in_
 
 
-def _read(reader: BaseEstimator, X: TableLike, is_first: bool) -> ColumnTable:
+def _read(reader: "BaseEstimator", X: TableLike, is_first: bool) -> ColumnTable:
     """Convert a table to a `ColumnTable`.
 
     If `is_first` is True, this is the table of the fit, whose column names are set on the estimator `reader`. Otherwise
@@ -99,11 +107,14 @@ def _detect_number_levels(column: Column) -> Column:
     return column._replace(kind=Kind.NUMBER_CATEGORY) if is_numeric else column
 
 
-def _read_columns(reader: BaseEstimator, X: TableLike, is_first: bool) -> list[Column]:
+def _read_columns(reader: "BaseEstimator", X: TableLike, is_first: bool) -> list[Column]:
     """Convert a table of any type to columns. `reader` and `is_first` are as for `_read`."""
     frame = _to_frame(X)
     if frame is not None:
         return _read_frame(reader, frame, is_first)
+    from scipy import sparse
+    from sklearn.utils.validation import validate_data
+
     if sparse.issparse(X):
         return _read_numbers(reader, X, is_first)
     plain = np.asarray(X)
@@ -163,13 +174,16 @@ def _is_absent(cell: object) -> bool:
     return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)
 
 
-def _get_names(reader: BaseEstimator) -> list[str]:
+def _get_names(reader: "BaseEstimator") -> list[str]:
     """Return the column names of fit; x0, x1, ... for tables without names, as in scikit-learn."""
     names = getattr(reader, "feature_names_in_", None)
     return [f"x{j}" for j in range(reader.n_features_in_)] if names is None else list(names)
 
 
-def _read_numbers(reader: BaseEstimator, X: TableLike, is_first: bool) -> list[Column]:
+def _read_numbers(reader: "BaseEstimator", X: TableLike, is_first: bool) -> list[Column]:
+    from scipy import sparse
+    from sklearn.utils.validation import validate_data
+
     kinds = [np.float64, np.float32]
     with np.errstate(invalid="ignore"):  # scikit-learn adds up all numbers, whose sum may overflow on both sides
         numbers = validate_data(
@@ -199,7 +213,9 @@ def _to_frame(X: TableLike) -> nw.DataFrame[IntoDataFrame] | None:
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
-def _read_frame(reader: BaseEstimator, frame: nw.DataFrame[IntoDataFrame], is_first: bool) -> list[Column]:
+def _read_frame(reader: "BaseEstimator", frame: nw.DataFrame[IntoDataFrame], is_first: bool) -> list[Column]:
+    from sklearn.utils.validation import validate_data
+
     if not is_first and hasattr(reader, "feature_names_in_") and all(isinstance(name, str) for name in frame.columns):
         frame = _reorder_columns(frame, list(reader.feature_names_in_))
     validate_data(reader, frame.to_native(), reset=is_first, skip_check_array=True)

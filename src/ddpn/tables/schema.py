@@ -1,10 +1,9 @@
 """`Schema`: the names and kinds of the columns in fit, to which new tables are converted."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from ddpn.rows.checks import RowError, TableLike, label_row_errors
 from ddpn.runtime.errors import InputError
@@ -12,6 +11,9 @@ from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Column, ColumnTable, Kind
 from ddpn.tables.levels import canonical_number, parse_boolean_level, parse_number_level
 from ddpn.tables.reading import check_names, name_levels, read_later_table, set_names
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Schema:
             columns = [_convert_to_kind(column, kind) for column, kind in zip(X, self.kinds, strict=True)]
         return ColumnTable(columns, X.is_named, X.index)
 
-    def set_names(self, estimator: BaseEstimator) -> None:
+    def set_names(self, estimator: "BaseEstimator") -> None:
         """Set `n_features_in_` of an estimator and, if columns are named, `feature_names_in_`, as scikit-learn does."""
         set_names(estimator, self.names, self.is_named)
 

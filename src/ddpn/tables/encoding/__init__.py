@@ -1,6 +1,17 @@
 """Encode a table of numbers, booleans and text as a float32 matrix without missing values, for a network."""
 
-from ddpn.tables.encoding.encoder import FeatureEncoder
-from ddpn.tables.encoding.storage import encoder_from_bytes, encoder_to_bytes
+from typing import TYPE_CHECKING
 
-__all__ = ["FeatureEncoder", "encoder_from_bytes", "encoder_to_bytes"]
+from ddpn.runtime.extras import import_on_use
+from ddpn.tables.encoding.encoder import TableEncoder
+from ddpn.tables.encoding.storage import encoder_to_bytes, load_encoder
+
+if TYPE_CHECKING:
+    from ddpn.tables.encoding.transformer import FeatureEncoder, encoder_from_bytes
+
+# They import scikit-learn, which takes more than half a second.
+__getattr__ = import_on_use(
+    __name__, dict.fromkeys(("FeatureEncoder", "encoder_from_bytes"), f"{__name__}.transformer")
+)
+
+__all__ = ["FeatureEncoder", "TableEncoder", "encoder_from_bytes", "encoder_to_bytes", "load_encoder"]

@@ -1,14 +1,11 @@
-"""`FeatureEncoder`: a scikit-learn transformer from tables to float32 matrices, the inputs of a network."""
+"""`TableEncoder`: converts tables to float32 matrices, the inputs of a network. It needs no scikit-learn."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from ddpn.rows.checks import TableLike, check_vector, get_row_count, get_row_labels
 from ddpn.rows.count_rows import take_rows
@@ -41,48 +38,23 @@ LEVELS_WITHOUT_EFFECT: dict[str, float] = {"one-hot": float("inf"), "auto": 50, 
 MAX_INPUTS = 10_240
 
 
-class FeatureEncoder(TransformerMixin, BaseEstimator):
+class TableEncoder:
     """Encode a table of numbers, booleans and text as finite float32 inputs of a network.
 
-    - A number becomes its standardised value, which is linear up to 10 standard deviations and logarithmic beyond.
-      Before numbers are standardised, a missing number becomes the median of the training rows (the lower one of the
-      two middle values, if there are two).
-    - A boolean stays 0 or 1. A missing boolean becomes the more frequent value of the training rows.
-    - Text becomes one-hot inputs: one for each of the at most 100 most frequent levels that have at least 0.05% of the
-      weight, and one for all rarer levels together. Unseen levels are encoded like rarer levels or, if there are none,
-      as zeros.
-    - A column of any type gets an indicator of missing values, if some of its values in the training rows are missing.
-      Without this indicator, missing text is encoded like an unseen level.
-
-    Fitting with integer weights equals fitting with repeated rows, bit for bit.
-
-    Text columns with many levels may get one more input, the effect of the level on y (target encoding). It is the
-    logarithm of the level's mean relative to the overall mean, shrunk towards 0 if the level has few rows. Unseen
-    levels have the effect 0. `fit_transform` encodes each row with effects that were fitted to other folds. Do not call
-    `transform` with the rows of `fit`: the effects in a row would contain its own target.
+    Members use this class, and `FeatureEncoder` is the same encoder as a transformer of scikit-learn: see its options
+    and what it does with each kind of column.
 
     Parameters
     ----------
-    numeric : {"standard", "piecewise", "steps"}
-        The inputs to add for columns of numbers with more than two values. "standard" adds none. "piecewise" adds
-        piecewise-linear bins between weighted quantiles. "steps" adds indicators 1[x > t], whose thresholds t are the
-        best cuts of boosted trees fitted to y. With bins or indicators, integer columns with at most 32 values also get
-        a one-hot code, and tables of more than about 400 columns get fewer bins.
-    bins : int, optional
-        Bins or indicators per column. Default: 24 for "piecewise", 12 for "steps".
-    categorical : {"one-hot", "auto", "effects"}
-        The inputs to add for text. "one-hot" adds none, "auto" adds level effects for columns with more than 50 levels,
-        and "effects" adds them for columns with more than two levels. Columns whose levels differ by chance alone get
-        no level effects.
+    numeric, bins, categorical
+        The options of `FeatureEncoder`.
 
-    Examples
-    --------
-    >>> encoder = FeatureEncoder().fit([[1.0, "a"], [3.0, "b"], [None, "a"]])
-    >>> encoder.get_feature_names_out().tolist()
-    ['x0', 'x0 is missing', 'x1 = a', 'x1 = b']
-    >>> encoder.transform([[3.0, "b"], [None, "c"]]).round(2)
-    array([[ 1.41,  0.  ,  0.  ,  1.  ],
-           [-0.71,  1.  ,  0.  ,  0.  ]], dtype=float32)
+    Attributes
+    ----------
+    schema_ : Schema
+        The names and kinds of the columns of `fit`.
+    columns_ : list of NumberEncoding or CategoryEncoding
+        The fitted encoding of each column.
     """
 
     def __init__(
@@ -102,7 +74,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
-    ) -> "FeatureEncoder":
+    ) -> Self:
         """Fit the encoding of every column.
 
         Parameters
@@ -121,7 +93,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         self
         """
         bins = self.resolve_bins()
-        table = read_table(X, type(self))
+        table = read_table(X)
         rows = len(table)
         checked_weight = check_vector("sample_weight", sample_weight, rows, allow_zero=True, labels=get_row_labels(X))
         weights = np.ones(rows) if checked_weight is None else checked_weight
@@ -143,33 +115,6 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         by_effects = "" if self.categorical == "one-hot" else f'categorical="{self.categorical}"'
         return 'numeric="steps"' if self.numeric == "steps" else by_effects
 
-    def fit_transform(
-        self,
-        X: TableLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        exposure: ArrayLike | None = None,
-        fold: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Fit the encoding of every column, and encode the rows with level effects that were fitted to other folds.
-
-        Parameters
-        ----------
-        X : array-like or data frame
-            The table.
-        y : array-like, optional
-            The counts. Required for "steps" and level effects, otherwise not used.
-        sample_weight, exposure : array-like, optional
-            The weight and the known scale of each row.
-        fold : array of int, shape (rows,), optional
-            The fold number of each row, from 0 on. Default: five random folds.
-
-        Returns
-        -------
-        array of float32, shape (rows, inputs)
-        """
-        return next(self.fit_blocks(X, y, sample_weight, exposure, fold, get_row_count(X)))
-
     def fit_blocks(
         self,
         X: TableLike,
@@ -179,12 +124,14 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         fold: np.ndarray | None,
         size: int,
     ) -> Iterator[np.ndarray]:
-        """Fit the encoding of every column, and encode the rows as `fit_transform` does, but in blocks of rows.
+        """Fit the encoding of every column, and encode the rows in blocks, with level effects fitted to other folds.
 
         Parameters
         ----------
-        X, y, sample_weight, exposure, fold
-            As for `fit_transform`.
+        X, y, sample_weight, exposure
+            As for `fit`.
+        fold : array of int, shape (rows,), optional
+            The fold number of each row, from 0 on. Default: five random folds.
         size : int
             The number of rows per block.
 
@@ -207,7 +154,6 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     def set_schema(self, schema: Schema) -> None:
         """Set the names and kinds of the columns. Called by `fit` and when an encoder is loaded."""
         self.schema_ = schema
-        schema.set_names(self)
 
     def set_columns(self, columns: list[Encoded]) -> None:
         """Set the encodings of all columns. Called by `fit` and when an encoder is loaded."""
@@ -255,27 +201,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
                 columns[j] = replace(cast(NumberEncoding, columns[j]), steps=thresholds[j][cuts[j]])
         return columns
 
-    def transform(self, X: TableLike) -> np.ndarray:
-        """Encode rows.
-
-        Parameters
-        ----------
-        X : array-like or data frame
-            Rows with the columns of `fit`.
-
-        Returns
-        -------
-        array of float32, shape (rows, inputs)
-            Finite and C-contiguous.
-        """
-        check_is_fitted(self)
-        return self.encode(X)
-
     def encode(self, X: TableLike) -> np.ndarray:
-        """Encode rows like `transform`, without checking that the encoder is fitted.
-
-        The result is always an array, even if scikit-learn's `set_output` asks for a data frame.
-        """
+        """Encode rows with the columns of `fit` as finite, C-contiguous float32. Shape: (rows, inputs)."""
         return self._plan.encode(self.schema_.parse(X))
 
     @property
@@ -287,32 +214,23 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         columns = zip(self.schema_.names, self.columns_, strict=True)
         return {name: column.known_levels for name, column in columns if isinstance(column, CategoryEncoding)}
 
+    def list_input_names(self, column_names: Sequence[str] | None = None) -> list[str]:
+        """List the name of every input, such as "age > 64.5" or "ward = B".
+
+        `column_names` are the names of the columns. Default: those of the table of `fit`.
+        """
+        columns = zip(self.schema_.names if column_names is None else column_names, self.columns_, strict=True)
+        return [name for column_name, column in columns for name in column.list_input_names(column_name)]
+
     @property
     def n_inputs(self) -> int:
         """The number of inputs per row."""
-        check_is_fitted(self)
         return self._plan.width
 
     @property
     def numeric_inputs(self) -> list[int]:
         """The positions of the inputs that can be any number. All other inputs are 0 or 1."""
-        check_is_fitted(self)
         return self._plan.numeric_inputs
-
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> np.ndarray:
-        """Return the name of every input, such as "age", "age > 64.5" or "ward = B".
-
-        Parameters
-        ----------
-        input_features : array-like of str, optional
-            Names of the columns, if the table of `fit` had none. Default: x0, x1, ...
-        """
-        check_is_fitted(self)
-        names = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
-        join_words = [
-            out for name, column in zip(names, self.columns_, strict=True) for out in column.list_input_names(name)
-        ]
-        return np.array(join_words, dtype=object)
 
     def resolve_bins(self) -> int:
         """Validate the options `numeric`, `categorical` and `bins`; return the number of bins or indicators per column.
@@ -324,15 +242,6 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         if self.bins is not None:
             check_integer("bins", self.bins, minimum=1)
         return DEFAULT_BINS[self.numeric] if self.bins is None else int(self.bins)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.target_tags.required = bool(self._uses_y)
-        tags.target_tags.positive_only = True
-        tags.transformer_tags.preserves_dtype = []
-        return tags
 
 
 def _check_target(y: ArrayLike | None, rows: int, used_by: str) -> np.ndarray:

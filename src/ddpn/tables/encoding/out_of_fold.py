@@ -13,14 +13,14 @@ from ddpn.tables.encoding.columns import Encoded
 from ddpn.tables.row_hashes import hash_column, hash_rows
 
 if TYPE_CHECKING:
-    from ddpn.tables.encoding.encoder import FeatureEncoder
+    from ddpn.tables.encoding.encoder import TableEncoder
 
 #: The least ratio of standard deviations of out-of-fold effects and of effects of all rows for a column to keep
 #: effects.
 _MIN_EFFECT_SPREAD = 0.2
 
 
-def has_effects(encoder: "FeatureEncoder") -> bool:
+def has_effects(encoder: "TableEncoder") -> bool:
     """Return True if some column of an encoder has level effects. Training rows must then be encoded out of fold."""
     return any(isinstance(column, CategoryEncoding) and column.effects is not None for column in encoder.columns_)
 
@@ -33,7 +33,7 @@ class OutOfFoldEffects:
 
     Parameters
     ----------
-    encoder : FeatureEncoder
+    encoder : TableEncoder
         An encoder that was fitted to the same rows.
     X : table
         The training rows.
@@ -47,7 +47,7 @@ class OutOfFoldEffects:
 
     def __init__(
         self,
-        encoder: "FeatureEncoder",
+        encoder: "TableEncoder",
         X: TableLike,
         y: np.ndarray,
         weight: np.ndarray | None,
@@ -74,7 +74,7 @@ class OutOfFoldEffects:
         }
 
     def encode(self, X: TableLike, fold: np.ndarray) -> np.ndarray:
-        """Encode rows like `FeatureEncoder.transform`, but with level effects that were fitted without the row's fold.
+        """Encode rows like `TableEncoder.encode`, but with level effects that were fitted without the row's fold.
 
         X has training rows. `fold` has the fold number of each row, as passed to the constructor. Shape of the result:
         (rows, inputs).
@@ -111,7 +111,7 @@ def drop_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
     ]
 
 
-def assign_folds_by_content(encoder: "FeatureEncoder", X: TableLike) -> np.ndarray:
+def assign_folds_by_content(encoder: "TableEncoder", X: TableLike) -> np.ndarray:
     """Assign each row to one of five folds by a hash of its cells, so that it is in the same fold whenever it is read.
 
     Rows with equal cells are in the same fold. Return the fold number of each row, from 0 on. Shape: (rows,).

@@ -4,33 +4,31 @@ import json
 from dataclasses import asdict
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from ddpn.runtime.errors import InputError
 from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Kind
 from ddpn.tables.encoding.categories import CategoryEncoding, LevelEffects
 from ddpn.tables.encoding.columns import Encoded
-from ddpn.tables.encoding.encoder import FeatureEncoder
+from ddpn.tables.encoding.encoder import TableEncoder
 from ddpn.tables.encoding.numbers import NumberEncoding
 from ddpn.tables.schema import Schema
 
 _FORMAT = "ddpn features 4"
 
 
-def encoder_to_bytes(encoder: FeatureEncoder) -> bytes:
+def encoder_to_bytes(encoder: TableEncoder) -> bytes:
     """Serialise a fitted encoder as the content of a JSON file."""
-    check_is_fitted(encoder)
     document = {
         "format": _FORMAT,
-        "options": encoder.get_params(),
+        "options": {"numeric": encoder.numeric, "bins": encoder.bins, "categorical": encoder.categorical},
         "schema": encoder.schema_.as_dict(),
         "columns": [asdict(column) for column in encoder.columns_],
     }
     return json.dumps(document, default=lambda value: value.tolist()).encode()
 
 
-def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEncoder:
+def load_encoder(content: bytes, source: str) -> TableEncoder:
     """Rebuild an encoder from the result of `encoder_to_bytes`.
 
     Any other content raises an `InputError`, which calls the file `source`.
@@ -39,7 +37,7 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
         document = json.loads(content)
         if document["format"] != _FORMAT:
             raise ValueError(f"format {document['format']!r}")
-        encoder = FeatureEncoder(**document["options"])
+        encoder = TableEncoder(**document["options"])
         encoder.resolve_bins()
         schema = Schema.from_dict(document["schema"])
         columns = [_load_column(kind, fields) for kind, fields in zip(schema.kinds, document["columns"], strict=True)]
