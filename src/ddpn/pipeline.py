@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, calibrate, fit_calibration, fit_profile
+from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, calibrate, fit_profile
 from ddpn.calibration.calibration import Calibration
 from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.calibration.heavy_tails import describe_heavy_tail
@@ -279,33 +279,6 @@ def calibrate_predictor(
     rows = calibrate(held_out, options, seed, clock)
     predictor.calibration = replace(rows.calibration, profile=flags.profile, ood=flags.ood)
     return rows
-
-
-def predict_out_of_fold(
-    predictor: Predictor, folds: Folds, options: CalibrationOptions, seed: int = 0
-) -> CalibratedRows:
-    """Predict the training rows of a cross-fitted model out of fold, and calibrate each fold on all other folds.
-
-    So each row is predicted like a new one: its members and its calibration were not fitted to it.
-
-    Parameters
-    ----------
-    predictor : Predictor
-        A calibrated predictor, which is not changed.
-    folds : Folds
-        The training rows and their folds.
-    options : CalibrationOptions
-        What to calibrate.
-    seed : int
-        Seed of random choices of rows.
-
-    Returns
-    -------
-    CalibratedRows
-        The rows with their predictions, and the calibrations of the folds.
-    """
-    with single_thread():
-        return fit_calibration(predictor.predict_folds(folds, seed), options, seed)
 
 
 def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredictions) -> str:

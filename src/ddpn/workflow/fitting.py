@@ -26,18 +26,11 @@ from typing import Any
 import numpy as np
 
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, out_of_fold_leaderboard
-from ddpn.calibration.calibrate import CalibrationOptions
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members.folds import Folds
-from ddpn.pipeline import (
-    CALIBRATION,
-    FittedPipeline,
-    PipelineOptions,
-    calibrate_pipeline,
-    describe_fewer_rows,
-    predict_out_of_fold,
-)
+from ddpn.pipeline import CALIBRATION, FittedPipeline, PipelineOptions, calibrate_pipeline, describe_fewer_rows
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import format_duration
 from ddpn.runtime.errors import InputError
@@ -315,8 +308,10 @@ def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> Js
     def work() -> None:
         score_clock = schedule.start_clock("scores")
         if is_out_of_fold:
-            held_out = fitted.held_out or predict_out_of_fold(
-                predictor, fitted.folds, make_calibration_options(prepared.plan, prepared.time_columns), seed
+            held_out = fitted.held_out or calibrate(
+                predictor.predict_folds(fitted.folds, seed),
+                make_calibration_options(prepared.plan, prepared.time_columns),
+                seed,
             )
             total, rows = len(fitted.folds.train), "rows"
             board = run_with_rows(
