@@ -15,11 +15,12 @@ from ddpn.members.constant import Constant
 from ddpn.members.folds import Folds, get_fold_copies
 from ddpn.members.glm import PoissonGLM
 from ddpn.members.member import MemberSpec
-from ddpn.pipeline import calibrate_predictor
+from ddpn.pipeline import FittedPipeline, PipelineOptions, calibrate_pipeline
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime import time_plan
-from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
+from ddpn.runtime.time_plan import Schedule
 
 WEIGHTS = {"poisson_glm": 0.8, "constant": 0.2}
 
@@ -34,6 +35,13 @@ def simulate_counts(rows: int, seed: int) -> CountRows:
 def fit_predictor(folds: Folds) -> Predictor:
     kinds = {"poisson_glm": PoissonGLM, "constant": Constant}
     return Predictor({name: folds.fit(MemberSpec(name, kind), seed=0) for name, kind in kinds.items()}, WEIGHTS)
+
+
+def calibrate_predictor(predictor: Predictor, folds: Folds, clock: Clock = NO_LIMIT) -> int:
+    """Calibrate a predictor in place on the held-out rows of `folds`; return the number of rows that were used."""
+    fitted = FittedPipeline(predictor, folds, 0, {}, predictor.predict_folds(folds))
+    calibrate_pipeline(fitted, PipelineOptions(), Schedule(clock))
+    return len(fitted.held_out)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +63,7 @@ def predictor(members) -> Predictor:
 @pytest.fixture(scope="module")
 def predictor_after_calibration(five_folds, members) -> Predictor:
     predictor = Predictor(members, WEIGHTS)
-    assert len(calibrate_predictor(predictor, five_folds, predictor.predict_folds(five_folds))) == 600
+    assert calibrate_predictor(predictor, five_folds) == 600
     return predictor
 
 
@@ -106,7 +114,7 @@ def test_new_rows_are_covered_as_asked(five_folds, predictor_after_calibration, 
     if has_validation:
         folds = Folds.from_rows(simulate_counts(600, seed=0), simulate_counts(600, seed=1), seed=0)
         predictor = fit_predictor(folds)
-        assert len(calibrate_predictor(predictor, folds, predictor.predict_folds(folds))) == 600
+        assert calibrate_predictor(predictor, folds) == 600
     new = simulate_counts(3000, seed=2)
     for name in (MIXTURE, *WEIGHTS):
         dist = predictor.distribution(new.X, member=name)
@@ -153,8 +161,7 @@ def test_calibration_that_ends_early_keeps_the_results_of_fewer_rows(five_folds,
     monkeypatch.setattr(module, "FIRST_ROWS", 100)
     monkeypatch.setattr(time_plan, "FIRST_ROWS", 100)
     monkeypatch.setattr(module, "fit_calibration", slow)
-    held_out = predictor.predict_folds(five_folds)
-    assert len(calibrate_predictor(predictor, five_folds, held_out, clock=Clock(1e6))) == 100
+    assert calibrate_predictor(predictor, five_folds, Clock(1e6)) == 100
     assert len(result) == 2
     assert predictor.calibration.intervals == {MIXTURE: result[0].calibration.intervals[MIXTURE]}
     assert predictor.calibration.intervals[MIXTURE].rows.tolist() == [100]
