@@ -19,7 +19,7 @@ from ddpn.workflow import prediction
 from ddpn.workflow.examining import collect_report_arguments, evaluate, explain_table, monitor
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import ModelFolder, load, read_task
-from ddpn.workflow.prediction import predict, predict_rows
+from ddpn.workflow.prediction import predict
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.rows_to_score import choose_rows_to_score
 
@@ -325,7 +325,7 @@ def test_columns_are_those_of_the_distribution(predictor):
 
 def test_a_part_of_the_rows_has_the_same_table(predictor):
     exposure, spec = np.linspace(0.1, 9.0, 7), PredictionSpec(quantiles=(0.3,))
-    whole = predict_rows(predictor, np.zeros((7, 1)), exposure)
+    whole = predictor.predict(np.zeros((7, 1)), exposure)
     part, all_rows = whole[2:5].to_columns(spec), whole.to_columns(spec)
     for name, values in part.items():
         np.testing.assert_array_equal(values, all_rows[name][2:5], err_msg=name)
