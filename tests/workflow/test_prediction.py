@@ -18,7 +18,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow import prediction
 from ddpn.workflow.examining import collect_report_arguments, evaluate, explain_table, monitor
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.model_folder import ModelFolder, load, read_task
+from ddpn.workflow.model_folder import ModelFolder, SavedModel, load
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.rows_to_score import choose_rows_to_score
@@ -245,7 +245,7 @@ def test_models_of_version_0_3_have_scores_of_test_rows(cross_fitted_folder, tmp
     }
     task = {name: value for name, value in cross_fitted_folder.task.items() if name != "scores"} | {"test": scores}
     ModelFolder(cross_fitted_folder.model, task).save(tmp_path / "old")
-    assert read_task(tmp_path / "old")["scores"]["title"] == "Scores on 300 test rows"
+    assert SavedModel(tmp_path / "old").task["scores"]["title"] == "Scores on 300 test rows"
 
 
 def gather_leaderboard(parts):

@@ -43,7 +43,7 @@ from ddpn.storage.model_files import check_destination
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample
 from ddpn.tables.seen_rows import SeenRows
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
+from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, SavedModel
 from ddpn.workflow.preparing import Prepared, compute_identity, restore_checkpoint
 
 #: In each group of calibrated intervals, the scores of all rows together count as much as this number of its own rows.
@@ -240,11 +240,12 @@ def _load_incomplete(path: Path, prepared: Prepared) -> ModelFolder | None:
     Return None if there is no such model, or if its missing steps require fitting it again.
     """
     try:
-        task = read_task(path)
+        saved = SavedModel(path)
+        task = saved.task
     except InputError:
         return None
     is_same = task.get("identity") == compute_identity(prepared)
-    return load(path) if is_same and _can_finish(task.get("missing", []), prepared) else None
+    return saved.load() if is_same and _can_finish(task.get("missing", []), prepared) else None
 
 
 def fit_prepared_table(
