@@ -309,22 +309,18 @@ class Predictor:
                 block = self.distribution(take_rows(X, part), block_scale, member, block_upper)
             yield block
 
-    def iter_recorded_blocks(
-        self, sample: CountRows, member: str = MIXTURE
-    ) -> Iterator[tuple[Distribution, CountRows]]:
+    def iter_recorded_blocks(self, sample: CountRows) -> Iterator[tuple[Distribution, CountRows]]:
         """Predict rows with known counts, block by block, for scoring; censor distributions at recording limits.
 
-        Yield the distributions of each block, and its rows. A count above the recording limit of its row was recorded
-        as the limit. So each distribution is censored at this limit as well.
+        Yield the distributions that the mixture predicts for each block, and the rows of the block. A count above the
+        recording limit of its row was recorded as the limit. So each distribution is censored at this limit as well.
 
         Parameters
         ----------
         sample : CountRows
             The rows.
-        member : str
-            "mixture", or the name of one member.
         """
-        for prediction, block in self.predict_rows(sample, member):
+        for prediction, block in self.predict_rows(sample):
             yield censor_rows(prediction.distribution, block.limit), block
 
     def predict_rows(self, sample: CountRows, member: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:

@@ -285,7 +285,8 @@ def test_tails_are_those_of_rows_that_a_summary_does_not_know():
     table = pl.DataFrame({"name": [f"n{k}" for k in range(400)], "x": np.zeros(400)})
     profile = FeatureProfile.fit(table)
     training, new = (
-        profile._measure_rows(profile.schema.parse(t))[0] for t in (table, table.with_columns(name=pl.lit("?")))
+        profile._measure_cells(next(profile._iter_scored_cells(profile.schema.parse(t))))[0]
+        for t in (table, table.with_columns(name=pl.lit("?")))
     )
     assert training.max() < 1.0
     assert new.min() > 4.0

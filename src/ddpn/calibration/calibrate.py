@@ -197,12 +197,11 @@ def fit_intervals(
     prior_rows: float = 0.0,
     groups: str | None = None,
     group_rows: float = 0.0,
-    names: Sequence[str] | None = None,
 ) -> Calibration:
     """Fit interval levels to held-out rows; return a copy of `calibration` that contains these levels.
 
     The level of an interval is its minimum probability by the predicted distribution. Levels are fitted such that
-    intervals reach the requested coverage on held-out rows.
+    intervals reach the requested coverage on held-out rows, for the mixture and each member.
 
     Parameters
     ----------
@@ -218,13 +217,10 @@ def fit_intervals(
         rows or, if this is None, in the column of X with this name.
     group_rows : float
         The levels of each group are shrunk towards the levels over all rows, which count as this many additional rows.
-    names : sequence of str, optional
-        The names of the members whose intervals are calibrated, which may include "mixture". Default: the mixture and
-        all members.
     """
     used = {name: fitted for name, fitted in calibration.recalibrations.items() if fitted.is_used}
     maps = {name: [fitted.map] * held_out.n_parts for name, fitted in used.items()}
-    scores = _score_rows(held_out, held_out.names if names is None else names, maps)
+    scores = _score_rows(held_out, held_out.names, maps)
     rows = _attach_labels(held_out.rows, groups)
     intervals, interval_groups = _fit_levels(scores, rows, prior_rows, groups, group_rows)
     return replace(calibration, intervals={**calibration.intervals, **intervals}, groups=interval_groups)

@@ -89,14 +89,14 @@ def measure_shares_inside(dist: Distribution, y: Tensor, level: float) -> np.nda
 
 
 @torch.no_grad()
-def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: np.ndarray, seed: int = 0) -> np.ndarray:
+def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: np.ndarray) -> np.ndarray:
     """Score counts with `score_counts`, one block of rows after the other; return the scores in the order of `y`.
 
-    A block is a pair: the positions of its rows in `y`, and the distributions of these rows. `seed` determines the
-    uniform random numbers that `score_counts` needs. They are assigned to rows in the order of `y`, so that the scores
-    do not depend on the division into blocks.
+    A block is a pair: the positions of its rows in `y`, and the distributions of these rows. The uniform random numbers
+    that `score_counts` needs are always the same, and are assigned to rows in the order of `y`. So the scores do not
+    depend on the division into blocks.
     """
-    uniforms, scores = np.random.default_rng(seed).random(len(y)), np.zeros(len(y))
+    uniforms, scores = np.random.default_rng(0).random(len(y)), np.zeros(len(y))
     for index, dist in blocks:
         scores[index] = score_counts(dist, torch.from_numpy(y[index]), uniforms[index])
     return scores
