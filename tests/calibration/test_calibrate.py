@@ -39,7 +39,7 @@ def fit_predictor(folds: Folds) -> Predictor:
 
 def calibrate_predictor(predictor: Predictor, folds: Folds, clock: Clock = NO_LIMIT) -> int:
     """Calibrate a predictor in place on the held-out rows of `folds`; return the number of rows that were used."""
-    fitted = FittedPipeline(predictor, folds, 0, {}, predictor.predict_folds(folds))
+    fitted = FittedPipeline(predictor, folds, 0, {}, predictor.predict_held_out(folds))
     calibrate_pipeline(fitted, PipelineOptions(), Schedule(clock))
     return len(fitted.held_out)
 
@@ -68,7 +68,7 @@ def predictor_after_calibration(five_folds, members) -> Predictor:
 
 
 def test_rows_are_predicted_by_the_copies_that_left_them_out(five_folds, predictor):
-    held_out = predictor.predict_folds(five_folds)
+    held_out = predictor.predict_held_out(five_folds)
     for number, index, dist in held_out.blocks(MIXTURE):
         block = held_out.rows.rows(index)
         copies = [get_fold_copies(member)[number].predict_components(block.X) for member in predictor.members.values()]
@@ -81,14 +81,14 @@ def test_a_row_has_no_part_in_the_map_of_its_own_prediction(five_folds, predicto
     """With other counts in one part, its map stays the same to the last bit, and those of other parts change."""
     y = np.where(five_folds.fold_numbers == 3, five_folds.train.y + 7.0, five_folds.train.y)
     changed = Folds(five_folds.train.replace(y=y), None, five_folds.fold_numbers)
-    maps, other = (Recalibration.fit(predictor.predict_folds(folds))[1] for folds in (five_folds, changed))
+    maps, other = (Recalibration.fit(predictor.predict_held_out(folds))[1] for folds in (five_folds, changed))
     same = [torch.equal(one.value, two.value) for one, two in zip(maps, other, strict=True)]
     assert same == [False, False, False, True, False]
 
 
 def test_intervals_are_calibrated_after_recalibration(five_folds, predictor_after_calibration, predictor):
     assert predictor_after_calibration.calibration.is_recalibrated()
-    held_out = predictor.predict_folds(five_folds)
+    held_out = predictor.predict_held_out(five_folds)
     _, maps = Recalibration.fit(held_out)
     changed = [(index, Recalibrated(dist, maps[number])) for number, index, dist in held_out.blocks(MIXTURE)]
     scores = score_blocks(changed, held_out.rows.y)
@@ -103,7 +103,7 @@ def test_members_are_recalibrated_if_the_mixture_is(five_folds, predictor_after_
         == set(predictor_after_calibration.calibration.intervals)
         == {MIXTURE, *WEIGHTS}
     )
-    calibration = calibrate(predictor.predict_folds(five_folds), CalibrationOptions(recalibrate=False)).calibration
+    calibration = calibrate(predictor.predict_held_out(five_folds), CalibrationOptions(recalibrate=False)).calibration
     assert calibration.recalibrations == {}
     assert set(calibration.intervals) == {MIXTURE, *WEIGHTS}
 
@@ -140,7 +140,9 @@ def test_groups_of_intervals_follow_their_rows():
         Folds.from_rows(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0),
     ):
         predictor = Predictor({"constant": folds.fit(MemberSpec("constant", Constant), seed=0)})
-        predictor.calibration = calibrate(predictor.predict_folds(folds), CalibrationOptions(groups="shop")).calibration
+        predictor.calibration = calibrate(
+            predictor.predict_held_out(folds), CalibrationOptions(groups="shop")
+        ).calibration
         low, high = predictor.predict(new.X, groups=new.interval_groups).interval(0.9)
         inside = (low <= new.y) & (new.y <= high)
         # One distribution for both is too wide for the calm group, and too narrow for the wild one.
@@ -172,7 +174,7 @@ def test_calibration_that_ends_early_keeps_the_results_of_fewer_rows(five_folds,
 
 
 def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_scored_once(five_folds, predictor):
-    rows = calibrate(predictor.predict_folds(five_folds))
+    rows = calibrate(predictor.predict_held_out(five_folds))
     levels = {name: rows.calibration.intervals[name].scores for name in (MIXTURE, *WEIGHTS)}
     for number, part in enumerate(rows.parts):
         others = rows.held_out.part != number
@@ -209,7 +211,7 @@ def test_a_row_is_predicted_once_by_each_member_however_rows_are_drawn(monkeypat
         for copy in get_fold_copies(member):
             copy.times = times
     predictor = Predictor(members)
-    held_out, whole = predictor.predict_folds(folds), predictor.predict_folds(folds)
+    held_out, whole = predictor.predict_held_out(folds), predictor.predict_held_out(folds)
     drawn = held_out.draw(40)
     assert {len(list(part.blocks())) > 0 for part in (drawn, held_out.draw(120), held_out.take(np.arange(7)))} == {True}
     assert set(drawn.source) <= set(held_out.draw(120).source)

@@ -293,7 +293,7 @@ def test_a_row_is_as_unusual_as_if_its_group_had_not_been_seen():
     for name, sample in (("groups", rows), ("rows", rows.replace(group=None))):
         folds = Folds.from_rows(sample, None, seed=0)
         predictor = Predictor({"constant": folds.fit(MemberSpec("constant", Constant), seed=0)})
-        fitted = FittedPipeline(predictor, folds, 0, {}, predictor.predict_folds(folds))
+        fitted = FittedPipeline(predictor, folds, 0, {}, predictor.predict_held_out(folds))
         calibrate_pipeline(fitted, PipelineOptions(calibration=CalibrationOptions(recalibrate=False)), Schedule())
         later = pl.DataFrame({"x": np.zeros(20), "ward": [f"new {k}" for k in range(20)]})
         unseen[name] = predictor.calibration.ood_pvalue(later)

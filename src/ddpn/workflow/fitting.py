@@ -290,7 +290,7 @@ def _restore_pipeline(unfinished: ModelFolder, prepared: Prepared, schedule: Sch
     if unfinished.folds is not None:
         folds = restore_folds(prepared.sample, unfinished.folds)
     seed = prepared.plan.seed
-    fitted = FittedPipeline(predictor, folds, seed, {}, predictor.predict_folds(folds, seed))
+    fitted = FittedPipeline(predictor, folds, seed, {}, predictor.predict_held_out(folds, seed))
     if CALIBRATION in unfinished.task["missing"]:
         calibrate_pipeline(fitted, make_pipeline_options(prepared), schedule)
     return fitted
@@ -310,7 +310,7 @@ def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> Js
         score_clock = schedule.start_clock("scores")
         if is_out_of_fold:
             held_out = fitted.held_out or calibrate(
-                predictor.predict_folds(fitted.folds, seed),
+                predictor.predict_held_out(fitted.folds, seed),
                 make_calibration_options(prepared.plan, prepared.time_columns),
                 seed,
             )

@@ -56,7 +56,7 @@ class RowsToScore:
         if self.folds is None:
             return None
         plan = FitConfig(**folder.task["plan"])
-        held_out = folder.model.predictor_.predict_folds(self.folds, plan.seed)
+        held_out = folder.model.predictor_.predict_held_out(self.folds, plan.seed)
         return calibrate(held_out, make_calibration_options(plan), plan.seed)
 
 
