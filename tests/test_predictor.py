@@ -211,8 +211,8 @@ def test_a_member_that_is_the_mixture_has_its_levels(members):
     assert result.sole_member == "glm"
     together = result.calibration.intervals
     for name in (MIXTURE, *members):
-        result.calibration = fit_intervals(result.calibration, rows, 20.0, names=[name])
-        levels = result.calibration.intervals[name]
+        scores = score_blocks(((index, dist) for _, index, dist in rows.blocks(name)), rows.rows.y)
+        levels = IntervalLevels.from_scores(scores, rows.rows.weight, 20.0)
         assert all(np.array_equal(*both) for both in zip(together[name], levels, strict=True)), name
     assert not np.array_equal(together["glm"].scores, together["constant"].scores)
     result.calibration = fit_recalibration(result.calibration, rows, always=True)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, calibrate, fit_calibration, fit_profile
+from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, calibrate, fit_profile
 from ddpn.calibration.calibration import Calibration
 from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.calibration.heavy_tails import describe_heavy_tail
@@ -27,7 +27,7 @@ from ddpn.members.portfolio import Portfolio
 from ddpn.networks.heads import Head
 from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
-from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
+from ddpn.runtime.deadlines import TimeLimitError
 from ddpn.runtime.errors import describe_error
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import MIN_SECONDS_TO_COMPARE, Schedule
@@ -228,7 +228,12 @@ def calibrate_pipeline(fitted: FittedPipeline, options: PipelineOptions, schedul
 
     def work() -> None:
         clock = schedule.start_clock(CALIBRATION)
-        fitted.held_out = calibrate_predictor(predictor, folds, fitted.predictions, chosen, fitted.seed, clock)
+        flags = fit_profile(folds, chosen.time_columns, clock)
+        # Set first, so that the summary of the training rows is kept if Ctrl-C ends the next step.
+        predictor.calibration = Calibration(profile=flags.profile)
+        held_out = calibrate(fitted.predictions, chosen, fitted.seed, clock)
+        predictor.calibration = replace(held_out.calibration, profile=flags.profile, ood=flags.ood)
+        fitted.held_out = held_out
 
     schedule.on_step("Calibrating on rows that were not trained on")
     if schedule.runner.run(work):
@@ -241,71 +246,6 @@ def calibrate_pipeline(fitted: FittedPipeline, options: PipelineOptions, schedul
     fitted.notes.append("The model is not calibrated, because the fit was stopped.")
     # Discard a calibration that Ctrl-C left incomplete.
     predictor.calibration = Calibration(profile=predictor.calibration.profile)
-
-
-def calibrate_predictor(
-    predictor: Predictor,
-    folds: Folds,
-    held_out: HeldOutPredictions,
-    options: CalibrationOptions | None = None,
-    seed: int = 0,
-    clock: Clock = NO_LIMIT,
-) -> CalibratedRows:
-    """Calibrate a predictor in place, and return the held-out rows with their calibration.
-
-    Parameters
-    ----------
-    predictor : Predictor
-        The predictor.
-    folds : Folds
-        The training and held-out rows. Out-of-distribution scores are calibrated with these.
-    held_out : HeldOutPredictions
-        Predictions of the held-out rows. Distributions and intervals are calibrated with these.
-    options : CalibrationOptions, optional
-        What to calibrate.
-    seed : int
-        Seed of random choices of rows.
-    clock : Clock
-        The time limit.
-
-    Returns
-    -------
-    CalibratedRows
-        The held-out rows that were used, with their predictions and the calibration that was fitted to them.
-    """
-    flags = fit_profile(folds, () if options is None else options.time_columns, clock)
-    # Set first, so that the summary of the training rows is kept if Ctrl-C ends the next step.
-    predictor.calibration = Calibration(profile=flags.profile)
-    rows = calibrate(held_out, options, seed, clock)
-    predictor.calibration = replace(rows.calibration, profile=flags.profile, ood=flags.ood)
-    return rows
-
-
-def predict_out_of_fold(
-    predictor: Predictor, folds: Folds, options: CalibrationOptions, seed: int = 0
-) -> CalibratedRows:
-    """Predict the training rows of a cross-fitted model out of fold, and calibrate each fold on all other folds.
-
-    So each row is predicted like a new one: its members and its calibration were not fitted to it.
-
-    Parameters
-    ----------
-    predictor : Predictor
-        A calibrated predictor, which is not changed.
-    folds : Folds
-        The training rows and their folds.
-    options : CalibrationOptions
-        What to calibrate.
-    seed : int
-        Seed of random choices of rows.
-
-    Returns
-    -------
-    CalibratedRows
-        The rows with their predictions, and the calibrations of the folds.
-    """
-    with single_thread():
-        return fit_calibration(predictor.predict_folds(folds, seed), options, seed)
 
 
 def find_heavy_tail(predictor: Predictor, folds: Folds, held_out: HeldOutPredictions) -> str:

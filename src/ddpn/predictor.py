@@ -309,22 +309,18 @@ class Predictor:
                 block = self.distribution(take_rows(X, part), block_scale, member, block_upper)
             yield block
 
-    def iter_recorded_blocks(
-        self, sample: CountRows, member: str = MIXTURE
-    ) -> Iterator[tuple[Distribution, CountRows]]:
+    def iter_recorded_blocks(self, sample: CountRows) -> Iterator[tuple[Distribution, CountRows]]:
         """Predict rows with known counts, block by block, for scoring; censor distributions at recording limits.
 
-        Yield the distributions of each block, and its rows. A count above the recording limit of its row was recorded
-        as the limit. So each distribution is censored at this limit as well.
+        Yield the distributions that the mixture predicts for each block, and the rows of the block. A count above the
+        recording limit of its row was recorded as the limit. So each distribution is censored at this limit as well.
 
         Parameters
         ----------
         sample : CountRows
             The rows.
-        member : str
-            "mixture", or the name of one member.
         """
-        for prediction, block in self.predict_rows(sample, member):
+        for prediction, block in self.predict_rows(sample):
             yield censor_rows(prediction.distribution, block.limit), block
 
     def predict_rows(self, sample: CountRows, member: str = MIXTURE) -> Iterator[tuple[Prediction, CountRows]]:
@@ -349,39 +345,27 @@ class Predictor:
 
     # Held-out rows -----------------------------------------------------------------------------------------------
 
-    def predict_held_out(self, rows: CountRows, seed: int = 0) -> HeldOutPredictions:
+    def predict_held_out(self, rows: CountRows | Folds, seed: int = 0) -> HeldOutPredictions:
         """Return the predictions of rows that no member was fitted to, by each member and by the mixture.
 
         They are not calibrated, and are computed when they are first used. The result also assigns each row to one of
-        several random parts, between which a later calibration is cross-fitted.
+        several parts, between which a later calibration is cross-fitted. If the members are cross-fitted and `rows` are
+        their folds, the parts are the folds, and each fold is predicted by the copies of the members that were fitted
+        without it. Otherwise, the parts are random.
 
         Parameters
         ----------
-        rows : CountRows
-            The rows.
-        seed : int
-            Seed of the parts, and of the choice of rows if there is no time to calibrate on all of them. It does not
-            change the predictions.
-        """
-        return self.mix_held_out(MemberPredictions.from_rows(rows, seed, self.parse(rows.X)))
-
-    def predict_folds(self, folds: Folds, seed: int = 0) -> HeldOutPredictions:
-        """Return the predictions of the rows that a fit held out, by each member and by the mixture.
-
-        They are not calibrated, and are computed when they are first used. The result also assigns each row to one of
-        several parts, between which a later calibration is cross-fitted. If the members are cross-fitted, the parts are
-        their folds, and each fold is predicted by the copies of the members that were fitted without it. Otherwise, the
-        rows are the validation rows, and the parts are random.
-
-        Parameters
-        ----------
-        folds : Folds
-            The training rows and the held-out rows of the members.
+        rows : CountRows or Folds
+            The rows; or the folds of the fit, with the rows that it held out: all training rows if the members are
+            cross-fitted, else the validation rows.
         seed : int
             Seed of the random parts, and of the choice of rows if there is no time to calibrate on all of them. It does
             not change the predictions.
         """
-        return self.mix_held_out(MemberPredictions.from_folds(folds, seed))
+        if isinstance(rows, Folds):
+            return self.mix_held_out(MemberPredictions.from_folds(rows, seed))
+        parsed = rows.replace(X=self.parse(rows.X))
+        return self.mix_held_out(MemberPredictions.from_rows(parsed, seed))
 
     def mix_held_out(self, predictions: MemberPredictions) -> HeldOutPredictions:
         """Combine the members' predictions of held-out rows into predictions of the mixture, before calibration.

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -160,7 +161,8 @@ def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ
 
     assert entries()["one"] == entries()[MIXTURE] != entries()["other"]
     held_out = predictor.predict_held_out(sample)
-    predictor.calibration = fit_intervals(predictor.calibration, held_out, 20.0, names=["one"])
+    fitted = fit_intervals(predictor.calibration, held_out, 20.0)
+    predictor.calibration = replace(fitted, intervals={"one": fitted.intervals["one"]})
     changed = entries()
     assert changed["one"][SCORES.index("width")] != changed[MIXTURE][SCORES.index("width")]
 

@@ -17,10 +17,11 @@ from ddpn.distributions import Poisson
 from ddpn.members.folds import Folds
 from ddpn.members.glm import PoissonGLM
 from ddpn.metrics import pit_distance
-from ddpn.pipeline import calibrate_predictor
+from ddpn.pipeline import FittedPipeline, PipelineOptions, calibrate_pipeline
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import BLOCK, CountRows
 from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.time_plan import Schedule
 from ddpn.tables.columns import Column, Kind, Levels
 
 
@@ -217,9 +218,8 @@ def predictor(rows) -> Predictor:
     """A Poisson GLM with calibrated intervals, and flags."""
     predictor_with_flags = Predictor({"poisson_glm": PoissonGLM.fit(rows, None, seed=0)})
     folds = Folds(rows, rows)
-    calibrate_predictor(
-        predictor_with_flags, folds, predictor_with_flags.predict_folds(folds), CalibrationOptions(recalibrate=False)
-    )
+    fitted = FittedPipeline(predictor_with_flags, folds, 0, {}, predictor_with_flags.predict_held_out(folds))
+    calibrate_pipeline(fitted, PipelineOptions(calibration=CalibrationOptions(recalibrate=False)), Schedule())
     return predictor_with_flags
 
 
@@ -236,7 +236,7 @@ def test_coverage_and_pit_are_compared_with_what_is_expected_of_so_many_rows(pre
     covered = np.mean([share_inside(stats.poisson(m), y, level) for m, y in zip(mean, some.y, strict=True)])
     coverage = checks["coverage of 90% intervals"]
     assert coverage.now == f"{covered:.1%} covered"
-    held_out = predictor.predict_folds(Folds(rows, rows)).rows
+    held_out = predictor.predict_held_out(Folds(rows, rows)).rows
     dist = Poisson(torch.from_numpy(predict_means(predictor, held_out)))
     scores = score_counts(dist, torch.from_numpy(held_out.y), np.random.default_rng(0).random(400))
     inside = int((scores <= level).sum())

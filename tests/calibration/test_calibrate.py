@@ -15,11 +15,12 @@ from ddpn.members.constant import Constant
 from ddpn.members.folds import Folds, get_fold_copies
 from ddpn.members.glm import PoissonGLM
 from ddpn.members.member import MemberSpec
-from ddpn.pipeline import calibrate_predictor
+from ddpn.pipeline import FittedPipeline, PipelineOptions, calibrate_pipeline
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime import time_plan
-from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
+from ddpn.runtime.time_plan import Schedule
 
 WEIGHTS = {"poisson_glm": 0.8, "constant": 0.2}
 
@@ -34,6 +35,13 @@ def simulate_counts(rows: int, seed: int) -> CountRows:
 def fit_predictor(folds: Folds) -> Predictor:
     kinds = {"poisson_glm": PoissonGLM, "constant": Constant}
     return Predictor({name: folds.fit(MemberSpec(name, kind), seed=0) for name, kind in kinds.items()}, WEIGHTS)
+
+
+def calibrate_predictor(predictor: Predictor, folds: Folds, clock: Clock = NO_LIMIT) -> int:
+    """Calibrate a predictor in place on the held-out rows of `folds`; return the number of rows that were used."""
+    fitted = FittedPipeline(predictor, folds, 0, {}, predictor.predict_held_out(folds))
+    calibrate_pipeline(fitted, PipelineOptions(), Schedule(clock))
+    return len(fitted.held_out)
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +63,12 @@ def predictor(members) -> Predictor:
 @pytest.fixture(scope="module")
 def predictor_after_calibration(five_folds, members) -> Predictor:
     predictor = Predictor(members, WEIGHTS)
-    assert len(calibrate_predictor(predictor, five_folds, predictor.predict_folds(five_folds))) == 600
+    assert calibrate_predictor(predictor, five_folds) == 600
     return predictor
 
 
 def test_rows_are_predicted_by_the_copies_that_left_them_out(five_folds, predictor):
-    held_out = predictor.predict_folds(five_folds)
+    held_out = predictor.predict_held_out(five_folds)
     for number, index, dist in held_out.blocks(MIXTURE):
         block = held_out.rows.rows(index)
         copies = [get_fold_copies(member)[number].predict_components(block.X) for member in predictor.members.values()]
@@ -73,14 +81,14 @@ def test_a_row_has_no_part_in_the_map_of_its_own_prediction(five_folds, predicto
     """With other counts in one part, its map stays the same to the last bit, and those of other parts change."""
     y = np.where(five_folds.fold_numbers == 3, five_folds.train.y + 7.0, five_folds.train.y)
     changed = Folds(five_folds.train.replace(y=y), None, five_folds.fold_numbers)
-    maps, other = (Recalibration.fit(predictor.predict_folds(folds))[1] for folds in (five_folds, changed))
+    maps, other = (Recalibration.fit(predictor.predict_held_out(folds))[1] for folds in (five_folds, changed))
     same = [torch.equal(one.value, two.value) for one, two in zip(maps, other, strict=True)]
     assert same == [False, False, False, True, False]
 
 
 def test_intervals_are_calibrated_after_recalibration(five_folds, predictor_after_calibration, predictor):
     assert predictor_after_calibration.calibration.is_recalibrated()
-    held_out = predictor.predict_folds(five_folds)
+    held_out = predictor.predict_held_out(five_folds)
     _, maps = Recalibration.fit(held_out)
     changed = [(index, Recalibrated(dist, maps[number])) for number, index, dist in held_out.blocks(MIXTURE)]
     scores = score_blocks(changed, held_out.rows.y)
@@ -95,7 +103,7 @@ def test_members_are_recalibrated_if_the_mixture_is(five_folds, predictor_after_
         == set(predictor_after_calibration.calibration.intervals)
         == {MIXTURE, *WEIGHTS}
     )
-    calibration = calibrate(predictor.predict_folds(five_folds), CalibrationOptions(recalibrate=False)).calibration
+    calibration = calibrate(predictor.predict_held_out(five_folds), CalibrationOptions(recalibrate=False)).calibration
     assert calibration.recalibrations == {}
     assert set(calibration.intervals) == {MIXTURE, *WEIGHTS}
 
@@ -106,7 +114,7 @@ def test_new_rows_are_covered_as_asked(five_folds, predictor_after_calibration, 
     if has_validation:
         folds = Folds.from_rows(simulate_counts(600, seed=0), simulate_counts(600, seed=1), seed=0)
         predictor = fit_predictor(folds)
-        assert len(calibrate_predictor(predictor, folds, predictor.predict_folds(folds))) == 600
+        assert calibrate_predictor(predictor, folds) == 600
     new = simulate_counts(3000, seed=2)
     for name in (MIXTURE, *WEIGHTS):
         dist = predictor.distribution(new.X, member=name)
@@ -132,7 +140,9 @@ def test_groups_of_intervals_follow_their_rows():
         Folds.from_rows(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0),
     ):
         predictor = Predictor({"constant": folds.fit(MemberSpec("constant", Constant), seed=0)})
-        predictor.calibration = calibrate(predictor.predict_folds(folds), CalibrationOptions(groups="shop")).calibration
+        predictor.calibration = calibrate(
+            predictor.predict_held_out(folds), CalibrationOptions(groups="shop")
+        ).calibration
         low, high = predictor.predict(new.X, groups=new.interval_groups).interval(0.9)
         inside = (low <= new.y) & (new.y <= high)
         # One distribution for both is too wide for the calm group, and too narrow for the wild one.
@@ -153,8 +163,7 @@ def test_calibration_that_ends_early_keeps_the_results_of_fewer_rows(five_folds,
     monkeypatch.setattr(module, "FIRST_ROWS", 100)
     monkeypatch.setattr(time_plan, "FIRST_ROWS", 100)
     monkeypatch.setattr(module, "fit_calibration", slow)
-    held_out = predictor.predict_folds(five_folds)
-    assert len(calibrate_predictor(predictor, five_folds, held_out, clock=Clock(1e6))) == 100
+    assert calibrate_predictor(predictor, five_folds, Clock(1e6)) == 100
     assert len(result) == 2
     assert predictor.calibration.intervals == {MIXTURE: result[0].calibration.intervals[MIXTURE]}
     assert predictor.calibration.intervals[MIXTURE].rows.tolist() == [100]
@@ -165,7 +174,7 @@ def test_calibration_that_ends_early_keeps_the_results_of_fewer_rows(five_folds,
 
 
 def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_scored_once(five_folds, predictor):
-    rows = calibrate(predictor.predict_folds(five_folds))
+    rows = calibrate(predictor.predict_held_out(five_folds))
     levels = {name: rows.calibration.intervals[name].scores for name in (MIXTURE, *WEIGHTS)}
     for number, part in enumerate(rows.parts):
         others = rows.held_out.part != number
@@ -202,7 +211,7 @@ def test_a_row_is_predicted_once_by_each_member_however_rows_are_drawn(monkeypat
         for copy in get_fold_copies(member):
             copy.times = times
     predictor = Predictor(members)
-    held_out, whole = predictor.predict_folds(folds), predictor.predict_folds(folds)
+    held_out, whole = predictor.predict_held_out(folds), predictor.predict_held_out(folds)
     drawn = held_out.draw(40)
     assert {len(list(part.blocks())) > 0 for part in (drawn, held_out.draw(120), held_out.take(np.arange(7)))} == {True}
     assert set(drawn.source) <= set(held_out.draw(120).source)

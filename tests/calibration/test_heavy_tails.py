@@ -14,7 +14,7 @@ from ddpn.rows.count_rows import CountRows
 def find_warning(sample: CountRows, member=Constant) -> str:
     """Find the warning of a member that is fitted to all rows."""
     predictor, folds = Predictor({"member": member.fit(sample, None, seed=0)}), Folds(sample)
-    return find_heavy_tail(predictor, folds, predictor.predict_folds(folds))
+    return find_heavy_tail(predictor, folds, predictor.predict_held_out(folds))
 
 
 def make_counts_with_tail(largest: float, others: float = 1.0, rows: int = 100) -> CountRows:

@@ -14,11 +14,9 @@ from ddpn.calibration.intervals import (
     IntervalLevels,
     compute_probability_between,
     make_interval,
-    make_interval_groups,
     score_blocks,
     score_counts,
 )
-from ddpn.rows.count_rows import CountRows
 
 
 def make_poisson(mu) -> Poisson:
@@ -333,8 +331,8 @@ def test_each_group_is_covered_as_asked(model):
 def test_the_level_of_a_group_is_that_of_its_own_rows():
     scores = compute_scores(make_poisson(MU[HALF]), Y[HALF])
     whole = IntervalLevels.from_scores(scores)
-    groups, codes = make_interval_groups("shop", CountRows(None, Y[HALF], interval_groups=SHOP[HALF]), 0.0)
-    groups.add("mixture", scores, codes)
+    groups = IntervalGroups("shop", ("calm", "wild"), 0.0)
+    groups.add("mixture", scores, groups.encode_labels(SHOP[HALF]))
     for code, name in enumerate(groups.names):
         alone = IntervalLevels.from_scores(scores[SHOP[HALF] == name]).at(0.9)
         assert groups.at(0.9, "mixture", whole, np.array([code])).tolist() == [alone]

@@ -9,7 +9,7 @@ from ddpn.calibration.calibrate import fit_ood
 from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.calibration.joint_inputs import JointInputs
 from ddpn.calibration.ood import OODScores
-from ddpn.calibration.unusual_cells import COMBINATION, TableSummary, describe_unusual_cells
+from ddpn.calibration.unusual_cells import COMBINATION, describe_states, describe_unusual_cells
 from ddpn.predictor import Predictor
 
 
@@ -204,10 +204,7 @@ def test_rows_of_weight_zero_are_left_out():
 
 
 def write_sentences(profile: FeatureProfile, frame: pl.DataFrame) -> list[str]:
-    summary = TableSummary(profile)
-    for part in (frame.head(300), frame.slice(300)):
-        summary.add(profile.measure(part).states)
-    return summary.to_sentences()
+    return describe_states(profile, sum(profile.measure(part).states for part in (frame.head(300), frame.slice(300))))
 
 
 def test_ignored_columns_do_not_count_in_the_score():
@@ -222,9 +219,7 @@ def test_ignored_columns_do_not_count_in_the_score():
     assert describe_unusual_cells(ignoring, changed) == describe_unusual_cells(plain, changed.drop("size", "plan"))
     again = FeatureProfile.from_state(ignoring.state())
     assert (again.measure(changed).score == ignoring.measure(changed).score).all()
-    summary = TableSummary(again)
-    summary.add(again.measure(changed).states)
-    (sentence,) = summary.to_sentences()
+    (sentence,) = describe_states(again, again.measure(changed).states)
     assert sentence.startswith("'size', 'plan' do not count in the out-of-distribution score: they follow time")
 
 
@@ -261,10 +256,9 @@ def test_unseen_levels_that_are_expected_are_compared_with_that():
 
 def test_only_the_first_sentences_are_shown():
     wide = FeatureProfile.fit(np.random.default_rng(8).normal(size=(50, 14)))
-    summary = TableSummary(wide)
-    summary.add(wide.measure(np.full((6, 14), np.nan)).states)
-    assert len(summary.to_sentences()) == 11
-    assert summary.to_sentences()[-1] == "Not shown: 4 more findings."
+    sentences = describe_states(wide, wide.measure(np.full((6, 14), np.nan)).states)
+    assert len(sentences) == 11
+    assert sentences[-1] == "Not shown: 4 more findings."
 
 
 # In the estimators ---------------------------------------------------------------------------------------------------
@@ -291,7 +285,8 @@ def test_tails_are_those_of_rows_that_a_summary_does_not_know():
     table = pl.DataFrame({"name": [f"n{k}" for k in range(400)], "x": np.zeros(400)})
     profile = FeatureProfile.fit(table)
     training, new = (
-        profile._measure_rows(profile.schema.parse(t))[0] for t in (table, table.with_columns(name=pl.lit("?")))
+        profile._measure_cells(next(profile._iter_scored_cells(profile.schema.parse(t))))[0]
+        for t in (table, table.with_columns(name=pl.lit("?")))
     )
     assert training.max() < 1.0
     assert new.min() > 4.0
@@ -371,18 +366,16 @@ def test_rows_outside_the_range_are_said_where_one_of_a_thousand_tables_has_as_m
     profile = FeatureProfile.fit(X)
     new = np.zeros((100, columns))
     new[:rows, 0] = 100.0 * sign
-    summary = TableSummary(profile)
-    summary.add(profile.measure(new).states)
-    assert bool(summary.to_sentences()) == is_said
+    states = profile.measure(new).states
+    assert bool(describe_states(profile, states)) == is_said
 
 
 @pytest.mark.parametrize(("missing", "is_said"), [(40, False), (64, False), (65, True), (200, True)])
 def test_missing_values_are_said_four_standard_deviations_above_their_share(missing, is_said):
     """In 400 rows 40 are expected, with a standard deviation of 6."""
     profile = FeatureProfile.fit(np.r_[np.full(100, np.nan), np.arange(900.0)][:, None])
-    summary = TableSummary(profile)
-    summary.add(profile.measure(np.where(np.arange(400) < missing, np.nan, 450.0)[:, None]).states)
-    assert bool(summary.to_sentences()) == is_said
+    states = profile.measure(np.where(np.arange(400) < missing, np.nan, 450.0)[:, None]).states
+    assert bool(describe_states(profile, states)) == is_said
 
 
 @pytest.mark.parametrize(
@@ -391,9 +384,8 @@ def test_missing_values_are_said_four_standard_deviations_above_their_share(miss
 def test_unseen_levels_are_said_where_they_are_more_than_expected(names, unseen, is_said):
     """Good and Turing expect a new name in a quarter of 4 later rows if one of five rows is alone with its name."""
     profile = FeatureProfile.fit(pl.DataFrame({"name": list(names)}))
-    summary = TableSummary(profile)
-    summary.add(profile.measure(pl.DataFrame({"name": ["?"] * unseen + ["a"] * (4 - unseen)})).states)
-    assert bool(summary.to_sentences()) == (is_said and unseen != 4)
+    states = profile.measure(pl.DataFrame({"name": ["?"] * unseen + ["a"] * (4 - unseen)})).states
+    assert bool(describe_states(profile, states)) == (is_said and unseen != 4)
 
 
 def test_distances_are_those_of_the_covariance_of_ledoit_and_wolf():

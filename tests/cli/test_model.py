@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from ddpn.workflow.fitting import Fitted
-from ddpn.workflow.model_folder import read_task
+from ddpn.workflow.model_folder import SavedModel
 
 COMPARED = ("constant", "poisson_glm", "trees")
 #: A fit that takes half a second.
@@ -31,7 +31,7 @@ def test_fit_shows_columns_rows_the_leaderboard_and_the_verdict(fit):
     assert re.search(r"severity .* number .* 260", shown)
     assert re.search(r"visits .* target", shown)
     assert "Rows: 182 training rows, 26 validation rows; 52 test rows; split at random by seed 0" in shown
-    board = read_task(fit.model)["scores"]
+    board = SavedModel(fit.model).task["scores"]
     assert f"{board['title']} (smaller CRPS" in shown
     assert {entry["name"] for entry in board["entries"]} == {"mixture", "networks", "glm", *COMPARED}
     for entry in board["entries"]:
@@ -194,7 +194,7 @@ def test_evaluate_scores_new_rows_and_the_test_rows_of_fit(run_ddpn, files, mode
     assert "Scores on 152 test rows" in mixed.stdout
     same = json.loads(run_ddpn("evaluate", str(model_path), "visits.csv", "--json").stdout)
     assert same["note"] == "The model was fitted to this table, so only its 52 test rows are scored."
-    assert same["entries"] == read_task(model_path)["scores"]["entries"]
+    assert same["entries"] == SavedModel(model_path).task["scores"]["entries"]
 
 
 def test_show_prints_columns_members_and_scores(run_ddpn, model_path, fit):
@@ -217,7 +217,7 @@ def test_a_report_is_one_html_file(run_ddpn, files, model_path):
     assert result.stderr.splitlines()[-1] == "Report written to report.html"
     html = (files / "report.html").read_text()
     assert html.lstrip().lower().startswith("<!doctype html")
-    verdict = read_task(model_path)["scores"]["verdict"]["sentences"]
+    verdict = SavedModel(model_path).task["scores"]["verdict"]["sentences"]
     assert verdict[0] in unescape(html)
     (interval,) = re.findall(r"95% interval ([^)]*)\)", verdict[0])
     sentences = re.findall(r"CRPS is [^<]*? 95% interval ([^,)]*)", html)

@@ -10,12 +10,12 @@ import pytest
 
 from ddpn.members.glm import GLM
 from ddpn.predictor import MIXTURE
-from ddpn.workflow.model_folder import describe, load
+from ddpn.workflow.model_folder import SavedModel, load
 
 
 def test_every_member_of_the_leaderboard_predicts_alone(run_ddpn, fit, table, files):
     predictor = load(fit.model).model.predictor_
-    entries = describe(fit.model)["task"]["scores"]["entries"]
+    entries = SavedModel(fit.model).task["scores"]["entries"]
     assert len(entries) >= 5
     for entry in entries:
         for name in {entry["name"], entry["label"]}:
@@ -39,7 +39,7 @@ def test_one_member_is_fitted_alone_and_calibrated(run_ddpn, files, name):
     assert {key: weight for key, weight in predictor.weights.items() if weight} == {name: 1.0}
     assert set(predictor.members) == {name, "constant", "poisson_glm"}
     assert {MIXTURE, name} <= set(predictor.calibration.intervals)
-    entries = {entry["name"]: entry for entry in describe(files / "m")["task"]["scores"]["entries"]}
+    entries = {entry["name"]: entry for entry in SavedModel(files / "m").task["scores"]["entries"]}
     assert entries[MIXTURE]["coverage"] >= 0.85  # 260 out-of-fold rows
 
 
@@ -47,7 +47,7 @@ def test_the_next_step_is_a_command_of_the_program_that_the_user_ran(run_ddpn, f
     words = ["fit", "visits.csv", "--config", "quick.toml", "-o", "m", "--only", "constant"]
     monkeypatch.setattr(sys, "argv", ["my scripts/my_ddpn.py", *words])
     assert "Next: python 'my scripts/my_ddpn.py' predict m NEW.csv" in run_ddpn(*words).stdout
-    assert describe(files / "m")["task"]["command"] == shlex.join(["python", "my scripts/my_ddpn.py", *words])
+    assert SavedModel(files / "m").task["command"] == shlex.join(["python", "my scripts/my_ddpn.py", *words])
 
 
 def test_the_advice_of_a_verdict_is_followed(run_ddpn, files, monkeypatch):
@@ -58,7 +58,7 @@ def test_the_advice_of_a_verdict_is_followed(run_ddpn, files, monkeypatch):
     words += ["--only", "glm"]
     monkeypatch.setattr(sys, "argv", ["ddpn", *words])
     result = run_ddpn(*words)
-    name = describe(files / "m")["task"]["scores"]["verdict"]["prefer"]
+    name = SavedModel(files / "m").task["scores"]["verdict"]["prefer"]
     assert name == "constant", result.stdout
     again = re.search(r"To fit constant alone, add these options to ddpn fit: (.*)", result.stdout)[1]
     predicted = re.search(r"To predict with constant alone: ddpn (.*)", result.stdout)[1]
@@ -67,7 +67,7 @@ def test_the_advice_of_a_verdict_is_followed(run_ddpn, files, monkeypatch):
     again_result = run_ddpn(*words[:-2], *shlex.split(again))
     assert again_result.exit_code == 0, again_result.output
     assert load(files / "m").model.predictor_.weights["constant"] == 1.0
-    assert describe(files / "m")["task"]["scores"]["verdict"]["prefer"] is None
+    assert SavedModel(files / "m").task["scores"]["verdict"]["prefer"] is None
     assert "To fit" not in run_ddpn("show", "m").stdout
 
 
@@ -79,5 +79,5 @@ def test_left_out_members_are_printed_and_kept_with_the_model(run_ddpn, files, m
     sentence = "The mixture is fitted without GLM, because it has 4 inputs, but a GLM is fitted to at most 2."
     assert result.stderr.count(sentence) == 1
     assert set(load(files / "m").model.predictor_.members) == {"constant", "trees", "networks"}
-    assert sentence in describe(files / "m")["task"]["warnings"]
+    assert sentence in SavedModel(files / "m").task["warnings"]
     assert sentence in run_ddpn("show", "m").stderr

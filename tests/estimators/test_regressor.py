@@ -517,8 +517,8 @@ def test_the_papers_model_is_the_default_of_ddpn_regressor():
     x, new = (rng.uniform(-5.0, 5.0, size=(rows, 1)) for rows in (800, 4000))
     y, seen = (rng.poisson(np.exp(0.5 * part[:, 0])) for part in (x, new))
     model = DDPNRegressor(n_networks=1, epochs=30, random_state=0, device="cpu").fit(x, y)
-    assert (model.head_.options["objective"], model.numeric_) == ("paper", "standard")
     networks = model.predictor_.members["networks"]
+    assert (model.head_.options["objective"], networks.get_facts()["numeric"]) == ("paper", "standard")
     assert networks.options.widths == (128, 128, 128, 64)
     truth = Poisson(torch.from_numpy(np.exp(0.5 * new[:, 0])))
     best = crps(truth, torch.from_numpy(seen)).mean().item()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ddpn.calibration.calibrate import fit_intervals, fit_recalibration
-from ddpn.calibration.intervals import IntervalLevels
+from ddpn.calibration.intervals import IntervalLevels, attach_group_labels
 from ddpn.members.held_out import HeldOutPredictions
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
@@ -78,6 +78,7 @@ def test_groups_by_a_column_of_numbers_are_exported(predictor, draw_rows, assert
     rng = np.random.default_rng(0)
     X = draw_rows(80).with_columns(b=rng.integers(0, 3, 80).astype(float))
     y = rng.poisson(1.0 + 6.0 * (X["b"].to_numpy() == 1.0)).astype(float)
-    calibrate_intervals(predictor, predict_held_out(predictor, CountRows(X, y)), groups="b")
+    rows, name = attach_group_labels(CountRows(X, y), "b")
+    calibrate_intervals(predictor, predictor.predict_held_out(rows), groups=name)
     new = draw_rows(20).with_columns(b=rng.integers(0, 4, 20).astype(float))
     assert_parity(predictor, new, groups={"b": new["b"].to_numpy()})

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ddpn.workflow.model_folder import describe
+from ddpn.workflow.model_folder import SavedModel
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Runs commands of the program, with the packages of the first argument missing.
@@ -77,6 +77,6 @@ def test_the_main_job_needs_no_extra(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "not installed" not in done.stderr
     assert pl.read_csv(tmp_path / "p.csv").height == pl.read_parquet(tmp_path / "p.parquet").height == 120
-    weights = {name: member["weight"] for name, member in describe(tmp_path / "m")["members"].items()}
+    weights = {name: member["weight"] for name, member in SavedModel(tmp_path / "m").describe()["members"].items()}
     assert {"trees", "glm", "networks", "constant", "poisson_glm"} <= set(weights)
     assert "<svg" in (tmp_path / "r.html").read_text()

@@ -48,7 +48,7 @@ def find_warning(kind: str, seed: int, weighted: bool = False) -> str:
     predictor = Predictor(
         {"poisson_glm": folds.fit(MemberSpec("poisson_glm", PoissonGLM), seed)}, needs_exposure=exposure is not None
     )
-    return find_heavy_tail(predictor, folds, predictor.predict_folds(folds))
+    return find_heavy_tail(predictor, folds, predictor.predict_held_out(folds))
 
 
 @pytest.mark.parametrize("kind", ["poisson", "sparse", "wide means", "exposure", "negative binomial"])

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor
+from ddpn.calibration.calibrate import calibrate
 from ddpn.members.constant import Constant
 from ddpn.metrics import crps
-from ddpn.pipeline import PipelineOptions, calibrate_predictor
+from ddpn.pipeline import PipelineOptions
 from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
@@ -40,7 +41,7 @@ def measure_fit(rows: int, columns: int, levels: int, seed: int) -> dict[str, fl
     schedule = Schedule(steps=("members",))
     fitted = model.fit_rows(CountRows(X[:rows], y[:rows]), None, CountRange(), PipelineOptions(), schedule)
     predictor, new, held_out = model.predictor_, CountRows(X[rows:], y[rows:]), fitted.predictions
-    calibrate_predictor(predictor, fitted.folds, held_out, seed=seed)
+    predictor.calibration = calibrate(held_out, seed=seed).calibration
     out_of_fold, fresh = (
         list_scores((dist, held_out.rows.y[index]) for _, index, dist in held_out.blocks()),
         list_scores((dist, block.y) for dist, block in predictor.iter_recorded_blocks(new)),

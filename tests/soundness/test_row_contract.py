@@ -20,7 +20,7 @@ from ddpn.analysis.explanations import Inputs, importance
 from ddpn.analysis.leaderboard import leaderboard, out_of_fold_leaderboard
 from ddpn.analysis.monitoring import compare
 from ddpn.analysis.row_scores import RowScores
-from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, fit_intervals
+from ddpn.calibration.calibrate import CalibratedRows, CalibrationOptions, calibrate, fit_intervals
 from ddpn.calibration.feature_profile import FeatureProfile
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import NegativeBinomial, Poisson, Recalibrated
@@ -33,9 +33,10 @@ from ddpn.members.member import Member, MemberSpec
 from ddpn.members.portfolio import Portfolio
 from ddpn.metrics import evaluate
 from ddpn.networks.heads import make_head
-from ddpn.pipeline import calibrate_predictor
+from ddpn.pipeline import FittedPipeline, PipelineOptions, calibrate_pipeline
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
+from ddpn.runtime.time_plan import Schedule
 from ddpn.tables.checks.groups import find_groups
 from ddpn.tables.checks.order import find_trend
 from ddpn.tables.columns import ColumnTable
@@ -292,7 +293,8 @@ def test_a_row_is_as_unusual_as_if_its_group_had_not_been_seen():
     for name, sample in (("groups", rows), ("rows", rows.replace(group=None))):
         folds = Folds.from_rows(sample, None, seed=0)
         predictor = Predictor({"constant": folds.fit(MemberSpec("constant", Constant), seed=0)})
-        calibrate_predictor(predictor, folds, predictor.predict_folds(folds), CalibrationOptions(recalibrate=False))
+        fitted = FittedPipeline(predictor, folds, 0, {}, predictor.predict_held_out(folds))
+        calibrate_pipeline(fitted, PipelineOptions(calibration=CalibrationOptions(recalibrate=False)), Schedule())
         later = pl.DataFrame({"x": np.zeros(20), "ward": [f"new {k}" for k in range(20)]})
         unseen[name] = predictor.calibration.ood_pvalue(later)
     assert (unseen["groups"] > 0.3).all(), "all groups were new to the folds that left them out"
@@ -346,8 +348,9 @@ def mix_and_calibrate(members, monkeypatch) -> Callable[[Folds], tuple[Predictor
     def choose(folds: Folds, recalibrate: bool = True) -> tuple[Predictor, CalibratedRows]:
         portfolio = Portfolio(specs).fit(folds, seed=0)
         predictor = Predictor(portfolio.members, portfolio.weights, fold_weights=portfolio.fold_weights)
-        held_out = predictor.mix_held_out(portfolio.predictions)
-        return predictor, calibrate_predictor(predictor, folds, held_out, CalibrationOptions(recalibrate=recalibrate))
+        rows = calibrate(predictor.mix_held_out(portfolio.predictions), CalibrationOptions(recalibrate=recalibrate))
+        predictor.calibration = rows.calibration
+        return predictor, rows
 
     return choose
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ddpn.cli import app
-from ddpn.workflow.model_folder import describe
+from ddpn.workflow.model_folder import SavedModel
 
 pytestmark = pytest.mark.last
 
@@ -47,7 +47,7 @@ def scores_of_whole_fit(rows, tmp_path_factory) -> dict[str, tuple]:
 
 
 def read_scores(model: Path) -> dict[str, tuple]:
-    entries = describe(model)["task"]["scores"]["entries"]
+    entries = SavedModel(model).task["scores"]["entries"]
     return {entry["name"]: (entry["crps"], entry["coverage"], entry["weight"]) for entry in entries}
 
 
@@ -76,7 +76,7 @@ def test_the_model_is_saved_and_the_same_command_continues(
     code, printed, told = interrupt_program(program, tmp_path, step, times)
     assert code == 130, told
     assert "Traceback" not in told
-    task = describe(tmp_path / "m")["task"]
+    task = SavedModel(tmp_path / "m").task
     assert (task["missing"], "scores" in task) == (missing, False)
     assert re.search(rf"Stopped\. The fitted model is saved in m, {words}; the same command with --overwrite ", told)
     assert "Saved in m." in printed
@@ -88,6 +88,6 @@ def test_the_model_is_saved_and_the_same_command_continues(
 
     again = run_command(tmp_path, *FIT, "--overwrite")
     assert ("Continuing with the fitted members" in again.stderr) == (missing == ["scores"])
-    task = describe(tmp_path / "m")["task"]
+    task = SavedModel(tmp_path / "m").task
     assert (task["missing"], task["interrupted"], task["warnings"]) == ([], False, [])
     assert read_scores(tmp_path / "m") == scores_of_whole_fit

@@ -9,9 +9,8 @@ from ddpn.analysis.gains import compare_scores
 from ddpn.analysis.leaderboard import out_of_fold_leaderboard
 from ddpn.analysis.row_scores import RowScores, score_prediction, score_rows
 from ddpn.analysis.verdict import verdict
-from ddpn.calibration.calibrate import CalibrationOptions
+from ddpn.calibration.calibrate import calibrate
 from ddpn.members.folds import Folds
-from ddpn.pipeline import predict_out_of_fold
 from ddpn.predictor import MIXTURE
 from ddpn.rows.count_rows import CountRows
 
@@ -100,7 +99,7 @@ def test_every_row_is_scored_once_by_copies_that_left_it_out(model_and_fresh_row
     model, _ = model_and_fresh_rows
     predictor, whole = model.predictor_, model._held_out.held_out.predictions
     folds = Folds(whole.rows, None, whole.part)
-    rows = predict_out_of_fold(predictor, folds, CalibrationOptions(), whole.seed)
+    rows = calibrate(predictor.predict_held_out(folds, whole.seed), seed=whole.seed)
     board = out_of_fold_leaderboard(predictor, rows)
     assert board.rows == len(rows) == 1500
     again = model.leaderboard()
@@ -108,7 +107,8 @@ def test_every_row_is_scored_once_by_copies_that_left_it_out(model_and_fresh_row
     assert again.evaluation.folds == 5
     # With other counts in a fold, the weights, maps and levels of its rows stay the same.
     changed = folds.train.replace(y=np.where(folds.fold_numbers == 2, folds.train.y + 5.0, folds.train.y))
-    other = predict_out_of_fold(predictor, Folds(changed, None, folds.fold_numbers), CalibrationOptions(), whole.seed)
+    changed_folds = Folds(changed, None, folds.fold_numbers)
+    other = calibrate(predictor.predict_held_out(changed_folds, whole.seed), seed=whole.seed)
     for name in (MIXTURE, "trees", "glm"):
         levels = [predictions.parts[2].interval_level(0.9, name) for predictions in (rows, other)]
         assert levels[0] == levels[1]

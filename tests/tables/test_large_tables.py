@@ -13,7 +13,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.tables.table import Table
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.large_tables import check_and_read_rows, open_table
-from ddpn.workflow.model_folder import load, read_task
+from ddpn.workflow.model_folder import SavedModel, load
 from ddpn.workflow.preparing import prepare
 
 QUICK = """
@@ -54,7 +54,7 @@ def fits(folder, tmp_path_factory):
 def test_the_folder_is_an_ordinary_model(fits, folder):
     out, printed = fits
     assert "9,000 rows in 3 files" in printed.output
-    task = read_task(out / "stream")
+    task = SavedModel(out / "stream").task
     assert task["stream"] == {"files": 3, "rows": 9000, "streamed": 9000 - 600 - 1200, "sampled": 6000}
     assert task["split"]["rows"] == {"train": 4200, "validation": 600, "test": 1200}
     shown = run_command("show", out / "stream")

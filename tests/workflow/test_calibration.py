@@ -15,7 +15,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.examining import collect_report_arguments
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.model_folder import describe, load
+from ddpn.workflow.model_folder import SavedModel, load
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.preparing import prepare
 
@@ -72,7 +72,7 @@ def test_a_saved_folder_predicts_the_same_and_reports_groups_that_are_unknown(fo
     again = predict(load(tmp_path / "model", mixed_only=True), new, PredictionSpec(), on_finding=findings.append)
     assert again.equals(whole)
     assert findings[0].startswith("3 of 40 rows have a shop that no calibration row has ('c')")
-    about = describe(tmp_path / "model")
+    about = SavedModel(tmp_path / "model").describe()
     assert (about["recalibration"]["is_used"], about["groups"]["by"]) == (True, "shop")
     with pytest.raises(InputError, match=r"No column named 'shop'"):
         predict(folder, new.drop("shop"), PredictionSpec())

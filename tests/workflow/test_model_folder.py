@@ -15,7 +15,7 @@ from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError
 from ddpn.serving.model import ServedModel
 from ddpn.storage.model_files import write_model
-from ddpn.workflow.model_folder import TASK, describe, load, read_task
+from ddpn.workflow.model_folder import TASK, SavedModel, load
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.streaming import predict_files
 
@@ -94,7 +94,7 @@ def test_for_predictions_the_mixed_members_are_enough(patients_fit, patients, mo
 
 
 def test_a_description_needs_no_model(model_path, patients_fit):
-    description = describe(model_path)
+    description = SavedModel(model_path).describe()
     assert (description["ddpn"], description["task"]) == (
         patients_fit.folder.task["versions"]["ddpn"],
         patients_fit.folder.task,
@@ -109,7 +109,7 @@ def test_a_description_needs_no_model(model_path, patients_fit):
 
 def test_a_task_of_another_format_is_refused(model_path, patients_fit, rewrite):
     rewrite(model_path, {TASK: json.dumps(patients_fit.folder.task | {"format": 4}).encode()})
-    for function in (read_task, describe, load):
+    for function in (lambda path: SavedModel(path).task, lambda path: SavedModel(path).describe(), load):
         with pytest.raises(InputError, match=r"task\.json has format 4, but this version reads"):
             function(model_path)
 
@@ -118,7 +118,7 @@ def test_a_predictor_alone_is_no_model_folder(tmp_path, patients):
     manifest = {"members": {"constant": Constant.fit(patients.train, None, 0).get_facts()}}
     write_model(tmp_path / "other", {}, manifest)
     with pytest.raises(InputError, match="contains a Predictor, without column names"):
-        read_task(tmp_path / "other")
+        _ = SavedModel(tmp_path / "other").task
 
 
 @pytest.mark.parametrize("use", ["predict", "serve", "load"])

@@ -18,8 +18,8 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow import prediction
 from ddpn.workflow.examining import collect_report_arguments, evaluate, explain_table, monitor
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.model_folder import ModelFolder, load, read_task
-from ddpn.workflow.prediction import predict, predict_rows
+from ddpn.workflow.model_folder import ModelFolder, SavedModel, load
+from ddpn.workflow.prediction import predict
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.rows_to_score import choose_rows_to_score
 
@@ -245,7 +245,7 @@ def test_models_of_version_0_3_have_scores_of_test_rows(cross_fitted_folder, tmp
     }
     task = {name: value for name, value in cross_fitted_folder.task.items() if name != "scores"} | {"test": scores}
     ModelFolder(cross_fitted_folder.model, task).save(tmp_path / "old")
-    assert read_task(tmp_path / "old")["scores"]["title"] == "Scores on 300 test rows"
+    assert SavedModel(tmp_path / "old").task["scores"]["title"] == "Scores on 300 test rows"
 
 
 def gather_leaderboard(parts):
@@ -325,7 +325,7 @@ def test_columns_are_those_of_the_distribution(predictor):
 
 def test_a_part_of_the_rows_has_the_same_table(predictor):
     exposure, spec = np.linspace(0.1, 9.0, 7), PredictionSpec(quantiles=(0.3,))
-    whole = predict_rows(predictor, np.zeros((7, 1)), exposure)
+    whole = predictor.predict(np.zeros((7, 1)), exposure)
     part, all_rows = whole[2:5].to_columns(spec), whole.to_columns(spec)
     for name, values in part.items():
         np.testing.assert_array_equal(values, all_rows[name][2:5], err_msg=name)

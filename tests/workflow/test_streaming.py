@@ -10,12 +10,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from ddpn.prediction.spec import PredictionSpec
+from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.storage.results import ResultStore
 from ddpn.tables import blocks as table_blocks
 from ddpn.tables.blocks import Block
 from ddpn.tables.table import Table
-from ddpn.workflow import prediction
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.streaming import predict_files
 
@@ -94,7 +94,7 @@ def test_a_killed_run_continues_and_gives_the_same_file(model_path, csv_path, tm
     out = tmp_path / "out.csv"
     usual = predict_to_file(model_path, [csv_path], tmp_path / "expected.csv")
     expected = (tmp_path / "expected.csv").read_bytes()
-    real, calls = prediction.predict_rows, []
+    real, calls = Predictor.predict, []
 
     def kill_at_fourth_call(*arguments, **options):
         calls.append(1)
@@ -102,14 +102,14 @@ def test_a_killed_run_continues_and_gives_the_same_file(model_path, csv_path, tm
             raise SystemExit
         return real(*arguments, **options)
 
-    monkeypatch.setattr(prediction, "predict_rows", kill_at_fourth_call)
+    monkeypatch.setattr(Predictor, "predict", kill_at_fourth_call)
     with pytest.raises(SystemExit):
         predict_to_file(model_path, [csv_path], out)
     assert not out.exists()
     assert len(list((tmp_path / "out.csv.parts").glob("*.json"))) == 3
     calls.clear()
     monkeypatch.setattr(
-        prediction, "predict_rows", lambda *positional, **named: (calls.append(1), real(*positional, **named))[1]
+        Predictor, "predict", lambda *positional, **named: (calls.append(1), real(*positional, **named))[1]
     )
     assert predict_to_file(model_path, [csv_path], out) == usual
     assert out.read_bytes() == expected

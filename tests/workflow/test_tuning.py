@@ -16,7 +16,7 @@ from ddpn.storage.contents import arrays_to_bytes
 from ddpn.workflow import search as search_module
 from ddpn.workflow import trials, tuning
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.model_folder import load, read_task
+from ddpn.workflow.model_folder import SavedModel, load
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.search import Search
 from ddpn.workflow.trials import Trial, split_for_trials
@@ -337,7 +337,7 @@ def test_the_best_trial_is_refitted_and_saved(tuning_outcome):
     model = load(folder / "m").model
     assert model.training_options["lr"] == result.best["lr"] == result.trials[result.best_number].settings["lr"]
     assert result.defaults == {"lr": 0.004}
-    task = read_task(folder / "m")
+    task = SavedModel(folder / "m").task
     assert task["data"] == "d"
     assert task["tuning"]["best"] == result.best
     assert len(task["tuning"]["trials"]) == 4
@@ -362,7 +362,7 @@ def test_defaults_are_kept_where_nothing_is_better(small_table, tmp_path, monkey
     _, result = tune(tmp_path / "m", small_table, trials=2, search=["lr"])
     assert not result.best_number
     assert "better than the defaults by more than chance, so these are used" in result.headline
-    assert read_task(tmp_path / "m")["plan"] == json.loads(json.dumps(small_table.plan.as_dict()))
+    assert SavedModel(tmp_path / "m").task["plan"] == json.loads(json.dumps(small_table.plan.as_dict()))
 
 
 def test_other_tables_plans_and_searches_have_other_trials(small_table, tmp_path, monkeypatch):

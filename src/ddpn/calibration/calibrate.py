@@ -19,7 +19,7 @@ import numpy as np
 
 from ddpn.calibration.calibration import Calibration
 from ddpn.calibration.feature_profile import FeatureProfile
-from ddpn.calibration.intervals import IntervalGroups, IntervalLevels, get_column, make_interval_groups, score_blocks
+from ddpn.calibration.intervals import IntervalGroups, IntervalLevels, score_blocks
 from ddpn.calibration.ood import OODScores, check_alpha
 from ddpn.calibration.recalibration import MIN_ROWS, Recalibration
 from ddpn.calibration.recalibration import PRIOR_ROWS as MAP_PRIOR_ROWS
@@ -33,7 +33,6 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import FIRST_ROWS, run_with_rows
-from ddpn.tables.groups import name_interval_groups
 
 #: The number of rows as which the uniform scores of a correct model count. A few hundred rows determine a coverage only
 #: to some percentage points, so levels are shrunk towards the nominal ones.
@@ -56,8 +55,7 @@ class CalibrationOptions(NamedTuple):
         If True, fit a monotone map of the predicted cdf, and use it if it clearly lowers the CRPS of held-out rows.
     groups : str or None
         The name of the groups within which intervals are calibrated. The group of each row is in `interval_groups` of
-        the held-out rows or, if this is None, in the column of X with this name. None calibrates intervals over all
-        rows.
+        the held-out rows (`attach_group_labels`). None calibrates intervals over all rows.
     group_rows : float
         The interval level of a group is shrunk towards the level over all rows, which count as this many additional
         rows.
@@ -147,7 +145,7 @@ def fit_calibration(
             recalibrations[name], maps[name] = Recalibration.fit(held_out, name, seed=seed)
         maps = {name: maps[name] for name, fitted in recalibrations.items() if fitted.is_used}
     scores = _score_rows(held_out, [MIXTURE] if is_rough else held_out.names, maps)
-    rows = _attach_labels(held_out.rows, options.groups)
+    rows = held_out.rows.replace(X=None)
 
     def calibrate_with(chosen: np.ndarray | slice, recalibrations: Mapping[str, Recalibration]) -> Calibration:
         prior_rows, part = 0.0 if is_rough else PRIOR_ROWS, {name: values[chosen] for name, values in scores.items()}
@@ -197,12 +195,11 @@ def fit_intervals(
     prior_rows: float = 0.0,
     groups: str | None = None,
     group_rows: float = 0.0,
-    names: Sequence[str] | None = None,
 ) -> Calibration:
     """Fit interval levels to held-out rows; return a copy of `calibration` that contains these levels.
 
     The level of an interval is its minimum probability by the predicted distribution. Levels are fitted such that
-    intervals reach the requested coverage on held-out rows.
+    intervals reach the requested coverage on held-out rows, for the mixture and each member.
 
     Parameters
     ----------
@@ -215,18 +212,14 @@ def fit_intervals(
         additional rows.
     groups : str, optional
         The name of groups that each get their own levels. The group of each row is in `interval_groups` of the held-out
-        rows or, if this is None, in the column of X with this name.
+        rows (`attach_group_labels`).
     group_rows : float
         The levels of each group are shrunk towards the levels over all rows, which count as this many additional rows.
-    names : sequence of str, optional
-        The names of the members whose intervals are calibrated, which may include "mixture". Default: the mixture and
-        all members.
     """
     used = {name: fitted for name, fitted in calibration.recalibrations.items() if fitted.is_used}
     maps = {name: [fitted.map] * held_out.n_parts for name, fitted in used.items()}
-    scores = _score_rows(held_out, held_out.names if names is None else names, maps)
-    rows = _attach_labels(held_out.rows, groups)
-    intervals, interval_groups = _fit_levels(scores, rows, prior_rows, groups, group_rows)
+    scores = _score_rows(held_out, held_out.names, maps)
+    intervals, interval_groups = _fit_levels(scores, held_out.rows, prior_rows, groups, group_rows)
     return replace(calibration, intervals={**calibration.intervals, **intervals}, groups=interval_groups)
 
 
@@ -297,25 +290,13 @@ def _score_rows(held_out: HeldOutPredictions, names: Sequence[str], maps: Maps) 
     return scores
 
 
-def _attach_labels(rows: CountRows, groups: str | None) -> CountRows:
-    """Return the rows without X, with the values of column `groups` of X as `interval_groups`.
-
-    If the rows already have `interval_groups`, if `groups` is None, or if X is an array, whose columns have no names,
-    only X is removed.
-    """
-    if groups is None or rows.interval_groups is not None or (column := get_column(rows.X, groups)) is None:
-        return rows.replace(X=None)
-    return rows.replace(X=None, interval_groups=name_interval_groups(column, len(rows)))
-
-
 def _fit_levels(
     scores: Mapping[str, np.ndarray], rows: CountRows, prior_rows: float, groups: str | None, group_rows: float
 ) -> tuple[dict[str, IntervalLevels], IntervalGroups | None]:
     """Fit interval levels to all rows and, if `groups` is not None, to each group of rows.
 
     `scores` has the interval scores of the rows (`_score_rows`), keyed by "mixture" and the names of members. `rows`
-    has their weights, recording limits and group labels (`interval_groups`). `groups` is the name of the groups or of
-    the column of X from which the labels come.
+    has their weights, recording limits and group labels (`interval_groups`). `groups` is the name of the groups.
 
     The levels over all rows are shrunk towards the requested coverage, as if the predicted distributions had been right
     for `prior_rows` additional rows. The levels of a group are shrunk towards the levels over all rows, which count as
@@ -330,7 +311,10 @@ def _fit_levels(
     }
     if groups is None:
         return levels, None
-    interval_groups, codes = make_interval_groups(groups, rows, group_rows)
+    assert rows.interval_groups is not None
+    names = tuple(sorted(set(rows.interval_groups.tolist())))
+    interval_groups = IntervalGroups(groups, names, group_rows)
+    codes = interval_groups.encode_labels(rows.interval_groups)
     for name, values in scores.items():
         interval_groups.add(name, values, codes, rows.weight)
     return levels, interval_groups

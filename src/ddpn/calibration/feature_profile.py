@@ -195,21 +195,19 @@ class FeatureProfile:
 
     # Scoring -----------------------------------------------------------------------------------------------------
 
-    def _measure_rows(self, table: ColumnTable) -> np.ndarray:
+    def _measure_cells(self, cells: list[CellScores]) -> np.ndarray:
         """Return three measures of how unusual each row is. Shape: (3, rows).
 
         They are the surprise of the most unusual cell (-log of the probability of a value at least as unusual) and the
         two distances of `JointInputs.compute_distances`. Without a joint distribution, only the first is returned, as
-        an array of shape (1, rows).
+        an array of shape (1, rows). `cells` has the scores of the rows' cells, one entry per column that is not
+        ignored.
         """
-        return np.concatenate([self._measure_cells(cells) for cells in self._iter_scored_cells(table)], axis=1)
-
-    def _measure_cells(self, cells: list[CellScores]) -> np.ndarray:
         joint = () if self.joint is None else self.joint.compute_distances(_join_inputs(cells))
         return np.stack([_find_largest_surprise(cells), *joint])
 
     def _score(self, measures: np.ndarray) -> np.ndarray:
-        """Return the score of each row from its measures (`_measure_rows`). Shape: (1 or 3, rows) -> (rows,).
+        """Return the score of each row from its measures (`_measure_cells`). Shape: (1 or 3, rows) -> (rows,).
 
         Each measure is converted to -log of the probability that an ordinary row has at least this value. The score is
         the largest result.

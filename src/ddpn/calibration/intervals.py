@@ -89,14 +89,14 @@ def measure_shares_inside(dist: Distribution, y: Tensor, level: float) -> np.nda
 
 
 @torch.no_grad()
-def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: np.ndarray, seed: int = 0) -> np.ndarray:
+def score_blocks(blocks: Iterable[tuple[np.ndarray | slice, Distribution]], y: np.ndarray) -> np.ndarray:
     """Score counts with `score_counts`, one block of rows after the other; return the scores in the order of `y`.
 
-    A block is a pair: the positions of its rows in `y`, and the distributions of these rows. `seed` determines the
-    uniform random numbers that `score_counts` needs. They are assigned to rows in the order of `y`, so that the scores
-    do not depend on the division into blocks.
+    A block is a pair: the positions of its rows in `y`, and the distributions of these rows. The uniform random numbers
+    that `score_counts` needs are always the same, and are assigned to rows in the order of `y`. So the scores do not
+    depend on the division into blocks.
     """
-    uniforms, scores = np.random.default_rng(seed).random(len(y)), np.zeros(len(y))
+    uniforms, scores = np.random.default_rng(0).random(len(y)), np.zeros(len(y))
     for index, dist in blocks:
         scores[index] = score_counts(dist, torch.from_numpy(y[index]), uniforms[index])
     return scores
@@ -394,30 +394,19 @@ class IntervalGroups:
 def attach_group_labels(sample: CountRows, groups: str | ArrayLike | None) -> tuple[CountRows, str | None]:
     """Attach group labels to rows as `interval_groups`; return the rows and the name of the groups.
 
-    `groups` has the label of each row. The labels stay with their rows when rows are selected or split. The name of the
-    groups is the name of `groups` if this is a series with a name, otherwise "group".
+    `groups` is the name of a column of X, or has the label of each row. The labels stay with their rows when rows are
+    selected or split. The name of the groups is the name of the column, or the name of `groups` if this is a series
+    with a name, otherwise "group". If `groups` is None, there are no labels to attach.
 
-    If `groups` is None or the name of a column, there are no labels to attach, and `sample` and `groups` are returned
-    unchanged.
+    If `groups` is a name, but X is an array, whose columns have no names, an `InputError` is raised.
     """
-    if groups is None or isinstance(groups, str):
-        return sample, groups
-    name = str(getattr(groups, "name", None) or "group")
-    return sample.replace(interval_groups=name_interval_groups(groups, len(sample))), name
-
-
-def make_interval_groups(groups: str, sample: CountRows, prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
-    """Make an `IntervalGroups` without levels for the groups of the calibration rows.
-
-    Groups are the rows' `interval_groups` or, if these are None, the values of the column `groups` of X. `prior_rows`
-    is the total weight, as a number of rows, that the scores of all calibration rows have within each group. Also
-    return the index of each row's group in `names`, shape (rows,). If the rows have no `interval_groups` and X is an
-    array, whose columns have no names, an `InputError` is raised.
-    """
-    values = get_column(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
-    if values is None:
-        must = "be labels if X is not a data frame, whose columns have names"
-        raise InputError(argument="groups", must=must, got=repr(groups))
-    labels = name_interval_groups(values, len(sample))
-    interval_groups = IntervalGroups(groups, tuple(sorted(set(labels.tolist()))), prior_rows)
-    return interval_groups, interval_groups.encode_labels(labels)
+    if groups is None:
+        return sample, None
+    if isinstance(groups, str):
+        name, labels = groups, get_column(sample.X, groups)
+        if labels is None:
+            must = "be labels if X is not a data frame, whose columns have names"
+            raise InputError(argument="groups", must=must, got=repr(groups))
+    else:
+        name, labels = str(getattr(groups, "name", None) or "group"), groups
+    return sample.replace(interval_groups=name_interval_groups(labels, len(sample))), name

@@ -9,7 +9,6 @@ from ddpn.calibration.columns import (
     BELOW,
     MISSING,
     NEVER_MISSING,
-    STATES,
     UNSEEN,
     CellScores,
     ColumnProfile,
@@ -66,73 +65,58 @@ def _describe_cell(profile: ColumnProfile, column: Column, cells: CellScores, ro
     return f"{'unseen' if state == UNSEEN else 'unusual'} {what} {shown} of {name!r}"
 
 
-class TableSummary:
-    """Number of cells of a table in each state, such as missing or unseen, summed over blocks of rows.
+def describe_states(profile: FeatureProfile, states: np.ndarray) -> list[str]:
+    """Return one sentence per unusual property of a column of a table, the property of the most rows first.
 
-    `to_sentences` says which of these numbers are unusual, compared with the training rows, of which `profile` is the
-    summary. The numbers are the array `states`, shape (columns, states), 0 at first.
+    `states` has the number of cells of each column in each state, such as missing or unseen (`FeatureProfile.measure`),
+    summed over all rows of the table. These numbers are compared with the training rows, of which `profile` is the
+    summary.
+
+    One more sentence names the columns that are ignored in out-of-distribution scores, if any. At most ten sentences
+    are returned. If there are more, a note on how many are left out follows.
     """
+    findings = [finding for j in profile.scored for finding in _list_findings(profile, j, states[j].tolist())]
+    if profile.ignored:
+        verb, pronoun = ("does", "it follows") if len(profile.ignored) == 1 else ("do", "they follow")
+        names = join_words([*map(repr, profile.ignored)])
+        words = f"{names} {verb} not count in the out-of-distribution score: {pronoun} time"
+        findings.append((0, f"{words}, and later rows are expected to have other values."))
+    findings.sort(key=lambda finding: -finding[0])
+    shown = [sentence for _, sentence in findings[:_MAX_SENTENCES]]
+    left = len(findings) - len(shown)
+    return [*shown, f"Not shown: {plural(left, 'more finding')}."] if left else shown
 
-    def __init__(self, profile: FeatureProfile) -> None:
-        self.profile = profile
-        self.states = np.zeros((len(profile.columns), len(STATES)), dtype=np.int64)
 
-    def add(self, states: np.ndarray) -> None:
-        """Add the numbers of cells of a block of rows in each state, the field `states` of `FeatureProfile.measure`.
+def _list_findings(profile: FeatureProfile, position: int, counts: list[int]) -> list[tuple[int, str]]:
+    """List what is unusual about the column at `position`, as pairs of a number of affected rows and a sentence.
 
-        Shape: (columns, states).
-        """
-        self.states += states
+    `counts` has the number of cells of this column in each state.
+    """
+    column, name = profile.columns[position], profile.names[position]
+    rows, findings = sum(counts), list[tuple[int, str]]()
 
-    def to_sentences(self) -> list[str]:
-        """Return one sentence per unusual property of a column, the property of the most rows first.
+    def is_many(count: int, share: float) -> bool:
+        return count > share * rows + _MIN_DEVIATIONS * np.sqrt(max(share * rows, 0.1) * (1.0 - share))
 
-        One more sentence names the columns that are ignored in out-of-distribution scores, if any. At most ten
-        sentences are returned. If there are more, a note on how many are left out follows.
-        """
-        findings = [finding for j in self.profile.scored for finding in self._list_findings(j)]
-        ignored = self.profile.ignored
-        if ignored:
-            verb, pronoun = ("does", "it follows") if len(ignored) == 1 else ("do", "they follow")
-            words = (
-                f"{join_words([*map(repr, ignored)])} {verb} not count in the out-of-distribution score: {pronoun} time"
-            )
-            findings.append((0, f"{words}, and later rows are expected to have other values."))
-        findings.sort(key=lambda finding: -finding[0])
-        shown = [sentence for _, sentence in findings[:_MAX_SENTENCES]]
-        left = len(findings) - len(shown)
-        return [*shown, f"Not shown: {plural(left, 'more finding')}."] if left else shown
-
-    def _list_findings(self, position: int) -> list[tuple[int, str]]:
-        """List what is unusual about the column at `position`, as pairs of a number of affected rows and a sentence."""
-        column, name = self.profile.columns[position], self.profile.names[position]
-        counts, findings = self.states[position].tolist(), list[tuple[int, str]]()
-        rows = sum(counts)
-
-        def is_many(count: int, share: float) -> bool:
-            return count > share * rows + _MIN_DEVIATIONS * np.sqrt(max(share * rows, 0.1) * (1.0 - share))
-
-        never, absent, unseen = counts[NEVER_MISSING], counts[MISSING], counts[UNSEEN]
-        if never:
-            findings.append(
-                (never, f"{_count_rows_with(never)} a missing {name!r}, which was never missing in training.")
-            )
-        if absent and is_many(absent, column.missing_share):
-            shares = f"{absent / rows:.1%} of rows, against {column.missing_share:.1%} in training"
-            findings.append((absent, f"{name!r} is missing in {shares}."))
-        expected = column.unseen[1] * rows if unseen else 0.0
-        if unseen and (expected < 1.0 or is_many(unseen, column.unseen[1])):
-            usual = f" (about {expected:,.0f} expected)" if expected >= 1.0 else ""
-            what = "level" if column.kind.is_category else "value"
-            findings.append((unseen, f"{_count_rows_with(unseen)} an unseen {what} of {name!r}{usual}."))
-        # If n training rows and N new rows are alike, the k largest values all belong to new rows with a probability of
-        # at most (N / (N + n)) ** k. A smaller probability than `chance` is reported.
-        chance = np.log(_FALSE_REPORT_PROBABILITY / len(self.profile.columns))
-        for count, where, edge in ((counts[ABOVE], "above", -1), (counts[BELOW], "below", 0)):
-            if count and count * np.log(rows / (rows + self.profile.rows)) < chance:
-                words = f"{name!r} {where} the training range, which ends at {column.edges[edge]:.6g}"
-                findings.append((count, f"{_count_rows_with(count)} {words}."))
-        return findings
+    never, absent, unseen = counts[NEVER_MISSING], counts[MISSING], counts[UNSEEN]
+    if never:
+        findings.append((never, f"{_count_rows_with(never)} a missing {name!r}, which was never missing in training."))
+    if absent and is_many(absent, column.missing_share):
+        shares = f"{absent / rows:.1%} of rows, against {column.missing_share:.1%} in training"
+        findings.append((absent, f"{name!r} is missing in {shares}."))
+    expected = column.unseen[1] * rows if unseen else 0.0
+    if unseen and (expected < 1.0 or is_many(unseen, column.unseen[1])):
+        usual = f" (about {expected:,.0f} expected)" if expected >= 1.0 else ""
+        what = "level" if column.kind.is_category else "value"
+        findings.append((unseen, f"{_count_rows_with(unseen)} an unseen {what} of {name!r}{usual}."))
+    # If n training rows and N new rows are alike, the k largest values all belong to new rows with a probability of
+    # at most (N / (N + n)) ** k. A smaller probability than `chance` is reported.
+    chance = np.log(_FALSE_REPORT_PROBABILITY / len(profile.columns))
+    for count, where, edge in ((counts[ABOVE], "above", -1), (counts[BELOW], "below", 0)):
+        if count and count * np.log(rows / (rows + profile.rows)) < chance:
+            words = f"{name!r} {where} the training range, which ends at {column.edges[edge]:.6g}"
+            findings.append((count, f"{_count_rows_with(count)} {words}."))
+    return findings
 
 
 def _count_rows_with(count: int) -> str:

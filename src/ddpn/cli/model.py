@@ -166,9 +166,9 @@ def show_onnx(path: Path, as_json: bool) -> None:
 @wrap_load_errors
 def _show_saved_model(model: Path, as_json: bool) -> None:
     """Print information about a saved model, its fit and its scores."""
-    from ddpn.workflow.model_folder import describe
+    from ddpn.workflow.model_folder import SavedModel
 
-    about = describe(model)
+    about = SavedModel(model).describe()
     if as_json:
         print_json({"model": str(model), **about})
         return

@@ -111,7 +111,7 @@ def build_fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
 def describe_model(model: JsonObject) -> list[tuple[str, str]]:
     """Return information about a saved model and its fit, as pairs of a name and a value.
 
-    `model` is the result of `ddpn.workflow.model_folder.describe`.
+    `model` is the result of `ddpn.workflow.model_folder.SavedModel.describe`.
     """
     task, roles = model["task"], model["task"]["roles"]
     needed_columns = [column["name"] for column in roles["columns"] if not column["left_out"]]
@@ -200,7 +200,7 @@ def _describe_count_range(counts: JsonObject | None, roles: JsonObject) -> list[
 def describe_member(member: JsonObject) -> str:
     """Describe a member, a model in the mixture, in one line: its weight, and facts about its fit.
 
-    `member` is an entry of "members" in the result of `ddpn.workflow.model_folder.describe`.
+    `member` is an entry of "members" in the result of `ddpn.workflow.model_folder.SavedModel.describe`.
     """
     words = [f"{member['weight']:.0%} of the mixture"]
     for name, value in member["facts"].items():

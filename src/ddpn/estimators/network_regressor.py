@@ -344,14 +344,6 @@ class NetworkRegressor(CountEstimator):
         """The head of the networks, which turns their raw outputs into distributions of the family `likelihood`."""
         return self._all_networks[0].head if self._all_networks else self._make_head()
 
-    @property
-    def numeric_(self) -> str:
-        """The encoding of numeric columns that the networks use.
-
-        It is the argument `numeric`, or the encoding that "auto" has chosen.
-        """
-        return self._networks.encoder.numeric
-
     def _extra_state(self) -> tuple[dict[str, bytes], JsonObject]:
         extra = {"rows": self.n_rows_, "validation_rows": self.n_validation_rows_, "interrupted": self.interrupted_}
         return {}, extra

@@ -27,7 +27,6 @@ from ddpn.members.member import Member, predict_valid_components
 from ddpn.rows.count_rows import BLOCK, CountRows
 from ddpn.rows.splits import FOLDS, assign_folds
 from ddpn.runtime.deadlines import check_deadline
-from ddpn.tables.columns import ColumnTable
 
 
 class MemberPredictions:
@@ -48,8 +47,6 @@ class MemberPredictions:
         True if the parts are folds of cross-fitted members.
     seed : int
         The seed for drawing some of the rows if there is not enough time for all of them.
-    table : ColumnTable, optional
-        The parsed inputs of the rows, if they are already parsed.
 
     Attributes
     ----------
@@ -59,12 +56,9 @@ class MemberPredictions:
         The position that each sorted row has in the `rows` argument.
     """
 
-    def __init__(
-        self, rows: CountRows, part: np.ndarray, is_crossed: bool, seed: int = 0, table: ColumnTable | None = None
-    ) -> None:
+    def __init__(self, rows: CountRows, part: np.ndarray, is_crossed: bool, seed: int = 0) -> None:
         self.source = np.argsort(part, kind="stable")
         self._unsorted_rows, self.part = rows, part[self.source]
-        self._inputs = rows if table is None else rows.replace(X=table)
         self.is_crossed, self.seed = is_crossed, seed
         self.n_parts = int(part.max(initial=-1)) + 1
         self._members: dict[str, Member] = {}
@@ -74,13 +68,13 @@ class MemberPredictions:
         self._blocks = [rows[start : start + BLOCK] for rows in parts for start in range(0, len(rows), BLOCK)]
 
     @classmethod
-    def from_rows(cls, rows: CountRows, seed: int = 0, table: ColumnTable | None = None) -> Self:
+    def from_rows(cls, rows: CountRows, seed: int = 0) -> Self:
         """Create an object for predictions of rows to which no member was fitted. Members are added later, by `add`.
 
         The rows are divided into random parts, between which calibration is cross-fitted. Groups stay together. `seed`
-        is the seed of this division. `table` has the parsed inputs of the rows, if they are already parsed.
+        is the seed of this division.
         """
-        return cls(rows, assign_folds(len(rows), FOLDS, seed, rows.group), False, seed, table)
+        return cls(rows, assign_folds(len(rows), FOLDS, seed, rows.group), False, seed)
 
     @classmethod
     def from_folds(cls, folds: Folds, seed: int = 0) -> Self:
@@ -154,7 +148,7 @@ class MemberPredictions:
         check_deadline()
         member = self._members[name]
         copy = get_fold_copies(member)[self.part[block[0]]] if self.is_crossed else member
-        batches = predict_truncated_components(copy, self._inputs.rows(self.source[block]))
+        batches = predict_truncated_components(copy, self._unsorted_rows.rows(self.source[block]))
         self._predicted[name].append((block, batches))
         return batches
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ddpn.calibration.calibration import MIXTURE, UNCALIBRATED, Calibration
+from ddpn.calibration.feature_profile import TableScores
 from ddpn.calibration.intervals import compute_probability_between, make_interval, summarise_with_interval
 from ddpn.distributions import CountDistribution, Mixture, Recalibrated, discretize
 from ddpn.distributions.summaries import Interval, Summary
@@ -66,8 +67,6 @@ class Prediction:
         Names of columns that hold days since 1970. Out-of-distribution reasons show them as dates.
     library : {"polars", "pandas"}
         The library of the data frames that `to_frame` returns.
-    ood_scores : array, shape (rows,), optional
-        The out-of-distribution score of each row, if it was computed already.
 
     Examples
     --------
@@ -96,7 +95,6 @@ class Prediction:
     labels: np.ndarray | None = None
     days: frozenset[str] = frozenset()
     library: str = "polars"
-    ood_scores: np.ndarray | None = None
 
     def __len__(self) -> int:
         return int(self.distribution.batch_shape[0])
@@ -114,7 +112,6 @@ class Prediction:
             table=None if self.table is None else take_rows(self.table, index),
             groups=None if self.groups is None else self.groups[index],
             labels=self.row_labels[index],
-            ood_scores=None if self.ood_scores is None else self.ood_scores[index],
         )
 
     @property
@@ -327,15 +324,18 @@ class Prediction:
 
     # Tables ------------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def table_scores(self) -> TableScores:
+        """How unusual each row is compared with the training rows, and how many cells of each column are unusual."""
+        return self.calibration.require_profile().measure(self._require_table())
+
     @property
     def ood_pvalue(self) -> np.ndarray:
         """The out-of-distribution p-value of every row: the share of held-out rows that are at least as unusual.
 
         The held-out rows are those with which the model's out-of-distribution scores were calibrated.
         """
-        if self.ood_scores is None:
-            return self.calibration.ood_pvalue(self._require_table())
-        return self.calibration.require_ood().pvalue(self.ood_scores)
+        return self.calibration.require_ood().pvalue(self.table_scores.score)
 
     def to_frame(self, spec: PredictionSpec | None = None, **options: Any) -> Any:
         """Return the predictions as a data frame: of pandas if the rows came from pandas, else of polars.

@@ -169,20 +169,6 @@ def _read_sheet(content: bytes, name: str, layout: Layout) -> pl.DataFrame:
     return frame.rename(str.strip)
 
 
-def describe_other_sheets(path: str, layout: Layout) -> str:
-    """Return a sentence that names the sheets of a workbook that are not read, because by default only the first is.
-
-    Return "" if there is no other sheet, if the user chose the sheet, or if the file is not a workbook.
-    """
-    if layout.sheet is not None or Path(path).suffix.lower() not in EXCEL:
-        return ""
-    names = import_extra("fastexcel", "files").read_excel(path).sheet_names
-    if len(names) == 1:
-        return ""
-    other = format_argument("sheet", names[1])
-    return f"Only the sheet {names[0]} was read. The others are: {join_words(names[1:])}; choose with {other}."
-
-
 def _choose_sheet(names: Sequence[str], sheet: str | int | None, workbook: str) -> str:
     """Return the name of the sheet to read. By default it is the first, with a warning if there are more.
 

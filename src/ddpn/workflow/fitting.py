@@ -26,18 +26,11 @@ from typing import Any
 import numpy as np
 
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, out_of_fold_leaderboard
-from ddpn.calibration.calibrate import CalibrationOptions
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members.folds import Folds
-from ddpn.pipeline import (
-    CALIBRATION,
-    FittedPipeline,
-    PipelineOptions,
-    calibrate_pipeline,
-    describe_fewer_rows,
-    predict_out_of_fold,
-)
+from ddpn.pipeline import CALIBRATION, FittedPipeline, PipelineOptions, calibrate_pipeline, describe_fewer_rows
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import format_duration
 from ddpn.runtime.errors import InputError
@@ -50,7 +43,7 @@ from ddpn.storage.model_files import check_destination
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample
 from ddpn.tables.seen_rows import SeenRows
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
+from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, SavedModel
 from ddpn.workflow.preparing import Prepared, compute_identity, restore_checkpoint
 
 #: In each group of calibrated intervals, the scores of all rows together count as much as this number of its own rows.
@@ -247,11 +240,12 @@ def _load_incomplete(path: Path, prepared: Prepared) -> ModelFolder | None:
     Return None if there is no such model, or if its missing steps require fitting it again.
     """
     try:
-        task = read_task(path)
+        saved = SavedModel(path)
+        task = saved.task
     except InputError:
         return None
     is_same = task.get("identity") == compute_identity(prepared)
-    return load(path) if is_same and _can_finish(task.get("missing", []), prepared) else None
+    return saved.load() if is_same and _can_finish(task.get("missing", []), prepared) else None
 
 
 def fit_prepared_table(
@@ -296,7 +290,7 @@ def _restore_pipeline(unfinished: ModelFolder, prepared: Prepared, schedule: Sch
     if unfinished.folds is not None:
         folds = restore_folds(prepared.sample, unfinished.folds)
     seed = prepared.plan.seed
-    fitted = FittedPipeline(predictor, folds, seed, {}, predictor.predict_folds(folds, seed))
+    fitted = FittedPipeline(predictor, folds, seed, {}, predictor.predict_held_out(folds, seed))
     if CALIBRATION in unfinished.task["missing"]:
         calibrate_pipeline(fitted, make_pipeline_options(prepared), schedule)
     return fitted
@@ -315,8 +309,10 @@ def _score(fitted: FittedPipeline, prepared: Prepared, schedule: Schedule) -> Js
     def work() -> None:
         score_clock = schedule.start_clock("scores")
         if is_out_of_fold:
-            held_out = fitted.held_out or predict_out_of_fold(
-                predictor, fitted.folds, make_calibration_options(prepared.plan, prepared.time_columns), seed
+            held_out = fitted.held_out or calibrate(
+                predictor.predict_held_out(fitted.folds, seed),
+                make_calibration_options(prepared.plan, prepared.time_columns),
+                seed,
             )
             total, rows = len(fitted.folds.train), "rows"
             board = run_with_rows(

@@ -13,7 +13,7 @@ from ddpn.rows.splits import SMALL_TABLE_ROWS, read_parts
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.storage.files import sha256
-from ddpn.tables.files import describe_other_sheets, is_pattern, read_file
+from ddpn.tables.files import is_pattern, read_file
 from ddpn.tables.roles import Roles
 from ddpn.tables.shuffling import fits_in_memory, measure_free_memory, shuffle_chunks
 from ddpn.tables.table import Table
@@ -128,9 +128,7 @@ def open_table(
         # Small files are not opened to count their rows.
         is_small = free is None or not os.path.isfile(first) or _MAX_EXPANSION * os.path.getsize(first) <= free
         if stream is False or is_small or fits_in_memory(Table(sources, plan.as_text, plan.layout)):
-            frame = read_file(first, plan.as_text, plan.layout)
-            _check_sheet(frame, first, plan)
-            return frame, ""
+            return read_file(first, plan.as_text, plan.layout), ""
     table = Table(sources, plan.as_text, plan.layout)
     is_small = table.rows * sum(plan.split_shares[:2]) <= SMALL_TABLE_ROWS
     if is_small or not (stream or (stream is None and not fits_in_memory(table))):
@@ -140,17 +138,6 @@ def open_table(
     size = f"{table.rows:,} rows in {len(table.sources):,} files"
     size += f", about {table.rows * table.estimate_row_bytes() / 2**30:.2g} GiB"
     return table, f"{size}, are streamed, {why}."
-
-
-def _check_sheet(frame: pl.DataFrame, path: str, plan: FitConfig) -> None:
-    """Raise an `InputError` if the first sheet of a workbook lacks a column of the plan; list the other sheets."""
-    try:
-        plan.resolve_columns(frame.columns)
-    except InputError as error:
-        sheets = describe_other_sheets(path, plan.layout)
-        if not sheets or error.argument is not None:
-            raise
-        raise InputError(f"{error.message} {sheets}") from None
 
 
 def check_and_read_rows(

@@ -17,8 +17,6 @@ from ddpn.runtime.validation import check_choice
 from ddpn.storage.contents import JsonObject, arrays_from_bytes, arrays_to_bytes
 from ddpn.storage.model_files import (
     TASK,
-    folder_version,
-    read_consistently,
     read_files,
     read_manifest,
     wrap_load_errors,
@@ -132,10 +130,10 @@ class SavedModel:
 
     def __init__(self, path: Path, **columns: str | None) -> None:
         self.path, self._columns = path, {name: value for name, value in columns.items() if value is not None}
-        self._version = folder_version(path)
         self.manifest = read_manifest(path)
 
     @cached_property
+    @wrap_load_errors
     def task(self) -> JsonObject:
         """The saved information about the fit: options, roles of columns, warnings and scores."""
         return _read_task(self.path, self.manifest)
@@ -173,7 +171,10 @@ class SavedModel:
 
     @wrap_load_errors
     def load(self, mixed_only: bool = False) -> ModelFolder:
-        """Load the model; nothing in the files is executed. If the folder is replaced while it is read, read it again.
+        """Load the model; nothing in the files is executed.
+
+        If the folder is replaced while it is read, an `InputError` is raised: the files have other hashes than those in
+        the manifest.
 
         Parameters
         ----------
@@ -181,15 +182,6 @@ class SavedModel:
             Whether to load only what predictions need. The models that were fitted for comparison are then left out,
             and so is the information about training rows.
         """
-
-        def read() -> ModelFolder:
-            is_current = folder_version(self.path) == self._version
-            saved = self if is_current else SavedModel(self.path, **self._columns)
-            return saved._load_members(mixed_only)
-
-        return read_consistently(self.path, read)
-
-    def _load_members(self, mixed_only: bool) -> ModelFolder:
         from ddpn import estimators
 
         manifest = self.manifest
@@ -202,21 +194,6 @@ class SavedModel:
         folds = arrays_from_bytes(files[FOLDS])["number"] if FOLDS in files else None
         task = {**self.task, "roles": json.loads(json.dumps(self.roles.as_dict()))}
         return ModelFolder(model, task, seen, folds)
-
-
-@wrap_load_errors
-def read_task(path: Path) -> JsonObject:
-    """Return the saved information about a model's fit, without loading the model."""
-    return SavedModel(path).task
-
-
-@wrap_load_errors
-def describe(path: Path) -> JsonObject:
-    """Return information about a saved model and its fit, ready for JSON, without loading the model.
-
-    `SavedModel.describe` lists the keys.
-    """
-    return SavedModel(path).describe()
 
 
 @wrap_load_errors

@@ -7,13 +7,13 @@ flagged if it is unlike the training rows (out-of-distribution, OOD).
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from ddpn.calibration.columns import STATES
 from ddpn.calibration.ood import check_alpha
-from ddpn.calibration.unusual_cells import TableSummary
+from ddpn.calibration.unusual_cells import describe_states
 from ddpn.prediction.prediction import Prediction
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE, Predictor
@@ -21,34 +21,6 @@ from ddpn.rows.checks import label_row_errors
 from ddpn.rows.count_rows import BLOCK, take_rows
 from ddpn.storage.contents import JsonObject
 from ddpn.workflow.model_folder import ModelFolder
-
-
-def predict_rows(
-    predictor: Predictor,
-    X: Any,
-    exposure: np.ndarray | None = None,
-    upper: np.ndarray | None = None,
-    groups: np.ndarray | None = None,
-    *,
-    member: str = MIXTURE,
-    summary: TableSummary | None = None,
-    days: frozenset[str] = frozenset(),
-) -> Prediction:
-    """Predict rows like `Predictor.predict`. If `summary` is given, add the numbers of unusual cells to it.
-
-    Unusual cells are, for example, missing values and unknown levels of categories. `exposure`, `upper` (bound) and
-    `groups` (of calibrated intervals) have one value per row; None if the model does not need them. `member` is the
-    name of the model that predicts, by default the mixture. `days` are the names of columns that hold days since 1970:
-    they are shown as dates in the reasons why a row is flagged.
-    """
-    X = predictor.parse(X)
-    prediction = replace(predictor.predict(X, exposure, upper, groups, member), days=days)
-    if summary is None:
-        return prediction
-    measured = predictor.calibration.require_profile().measure(X)
-    summary.add(measured.states)
-    return replace(prediction, ood_scores=measured.score)
-
 
 #: The fewest rows for which the share of flagged rows is written in percent.
 _MIN_PERCENT_ROWS = 100
@@ -63,7 +35,9 @@ class Findings:
 
     def __init__(self, predictor: Predictor, spec: PredictionSpec) -> None:
         self._calibration = calibration = predictor.calibration
-        self.summary = None if calibration.profile is None else TableSummary(calibration.profile)
+        # The numbers of cells of each column in each state, such as missing.
+        n_columns = 0 if calibration.profile is None else len(calibration.profile.columns)
+        self._states = np.zeros((n_columns, len(STATES)), dtype=np.int64)
         self._uncalibrated = spec.member if spec.member not in calibration.intervals else None
         self._alpha = spec.ood if calibration.ood is None or spec.ood is not None else calibration.ood.alpha
         self._rows = self._flagged = 0
@@ -71,13 +45,12 @@ class Findings:
         self._notes: dict[str, str] = {}
 
     def add(self, prediction: Prediction) -> None:
-        """Count the rows of a predicted block: all rows, flagged rows, and the rows of each interval group.
-
-        Unusual cells are counted by `predict_rows`, which adds them to the attribute `summary`.
-        """
+        """Count the unusual cells of a predicted block, and its rows: all, flagged, and those of each group."""
         self._rows += len(prediction)
         if self._alpha is not None and self._calibration.ood is not None:
             self._flagged += int(self._calibration.ood.is_ood(prediction.ood_pvalue, self._alpha).sum())
+        if self._calibration.profile is not None:
+            self._states += prediction.table_scores.states
         self._groups.update([] if prediction.groups is None else prediction.groups.tolist())
 
     def add_note(self, sentence: str) -> None:
@@ -86,13 +59,12 @@ class Findings:
 
     def as_dict(self) -> JsonObject:
         """Return the counts, ready for JSON."""
-        states = None if self.summary is None else self.summary.states.tolist()
         return {
             "rows": self._rows,
             "flagged": self._flagged,
             "groups": dict(self._groups),
             "notes": self._notes,
-            "states": states,
+            "states": self._states.tolist(),
         }
 
     def merge(self, counts: JsonObject) -> None:
@@ -100,8 +72,8 @@ class Findings:
         self._rows, self._flagged = self._rows + counts["rows"], self._flagged + counts["flagged"]
         self._groups.update(counts["groups"])
         self._notes = counts["notes"] | self._notes
-        if self.summary is not None:
-            self.summary.add(np.asarray(counts["states"], dtype=np.int64))
+        if self._calibration.profile is not None:
+            self._states += np.asarray(counts["states"])
 
     def to_sentences(self) -> list[str]:
         """Return sentences for the user about unusual cells, unknown interval groups and the share of flagged rows.
@@ -114,7 +86,8 @@ class Findings:
         if self._calibration.groups is not None and self._groups:
             labels = np.array(list(self._groups.elements()), dtype=object)
             sentences.append(self._calibration.groups.describe_unseen(labels))
-        sentences += [] if self.summary is None else self.summary.to_sentences()
+        if self._calibration.profile is not None:
+            sentences += describe_states(self._calibration.profile, self._states)
         ood = self._calibration.ood
         if ood is not None and ood.warning and self._alpha == ood.alpha:
             sentences.append(ood.warning)
@@ -193,16 +166,14 @@ def predict_block(
     parts = []
     for block_start in range(0, frame.height, BLOCK):
         rows = slice(block_start, block_start + BLOCK)
-        block = (None if values is None else values[rows] for values in (exposure, upper, groups))
+        block_exposure, block_upper, block_groups = (
+            None if values is None else values[rows] for values in (exposure, upper, groups)
+        )
         with label_row_errors(np.arange(start + block_start, start + frame.height) + 1):
-            prediction = predict_rows(
-                predictor,
-                take_rows(X, rows),
-                *block,
-                member=spec.member or MIXTURE,
-                summary=findings.summary,
-                days=roles.dates.days,
+            prediction = predictor.predict(
+                take_rows(X, rows), block_exposure, block_upper, block_groups, spec.member or MIXTURE
             )
+            prediction = replace(prediction, days=roles.dates.days)
             parts.append(prediction.to_frame(spec))
         findings.add(prediction)
     predictions = pl.concat(parts)

@@ -36,7 +36,7 @@ from ddpn.tables.table import Table
 from ddpn.workflow.column_roles import find_roles
 from ddpn.workflow.config import FitConfig
 from ddpn.workflow.large_tables import TrainingRows, check_and_read_rows
-from ddpn.workflow.model_folder import CHECKPOINT, read_task
+from ddpn.workflow.model_folder import CHECKPOINT, SavedModel
 from ddpn.workflow.splitting import RowSplit, split_rows
 from ddpn.workflow.table_warnings import describe_finding, describe_trend
 
@@ -311,7 +311,8 @@ def restore_checkpoint(path: Path, prepared: Prepared) -> Path:
     """
     fit_identity = compute_identity(prepared)
     checkpoint = path.parent / f".{path.name}.{fit_identity}.checkpoint"
-    if not checkpoint.exists() and (path / CHECKPOINT).is_file() and read_task(path).get("identity") == fit_identity:
+    is_saved = not checkpoint.exists() and (path / CHECKPOINT).is_file()
+    if is_saved and SavedModel(path).task.get("identity") == fit_identity:
         checkpoint.write_bytes((path / CHECKPOINT).read_bytes())
     return checkpoint
 

@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ddpn.calibration.calibrate import CalibratedRows
+from ddpn.calibration.calibrate import CalibratedRows, calibrate
 from ddpn.members.folds import Folds
-from ddpn.pipeline import predict_out_of_fold
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.tables.roles import report_all
@@ -57,7 +56,8 @@ class RowsToScore:
         if self.folds is None:
             return None
         plan = FitConfig(**folder.task["plan"])
-        return predict_out_of_fold(folder.model.predictor_, self.folds, make_calibration_options(plan), plan.seed)
+        held_out = folder.model.predictor_.predict_held_out(self.folds, plan.seed)
+        return calibrate(held_out, make_calibration_options(plan), plan.seed)
 
 
 class ScannedRows(NamedTuple):
