@@ -35,7 +35,7 @@ from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice
 from ddpn.storage.contents import JsonObject
-from ddpn.storage.model_files import read_files, read_manifest, wrap_load_errors, write_model
+from ddpn.storage.model_files import TASK, read_files, read_manifest, wrap_load_errors, write_model
 from ddpn.tables.columns import ColumnTable
 from ddpn.tables.reading import read_table
 from ddpn.tables.schema import Schema
@@ -474,6 +474,9 @@ class Predictor:
             predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts, fold_weights)
             predictor.scales = {name: ScaleSummary(*values) for name, values in manifest.get("scales", {}).items()}
             predictor.calibration = Calibration.from_state(files, manifest)
+            profile, estimator = predictor.calibration.profile, manifest.get("estimator")
+            if profile and estimator and profile.schema != Schema.from_dict(estimator["schema"]):
+                raise InputError("The saved model has a profile of other columns than its manifest. Fit it again.")
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(
                 f"The files of the saved model do not fit its manifest ({error}). Fit it again."
@@ -504,7 +507,17 @@ class Predictor:
             The folder of the model.
         """
         manifest = read_manifest(Path(path))
-        return cls.from_state(read_files(Path(path), manifest), manifest)
+        return cls.from_state(read_predictor_files(Path(path), manifest), manifest)
+
+
+def read_predictor_files(path: Path, manifest: JsonObject, mixed_only: bool = False) -> dict[str, bytes]:
+    """Read the files of a saved model from which `Predictor.from_state` rebuilds its predictor.
+
+    With `mixed_only=True`, the files of members of weight 0 are left out.
+    """
+    members = [name for name, entry in manifest["members"].items() if entry["weight"] or not mixed_only]
+    about_model = {name: digest for name, digest in manifest["files"].items() if name != TASK}
+    return read_files(path, {"files": about_model}, members)
 
 
 def _load_saved_member(name: str, files: Mapping[str, bytes]) -> Member:

@@ -30,7 +30,7 @@ from ddpn.tables import blocks as table_blocks
 from ddpn.tables.table import Table
 from ddpn.workflow import search, streaming, tuning
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.model_folder import load
+from ddpn.workflow.model_folder import SavedModel
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.streaming import _SharedInputs, predict_files
 
@@ -296,7 +296,8 @@ def test_errors_name_the_file_and_the_row(cluster, model, days, tmp_path):
     with pytest.raises(InputError, match=r"bad.parquet: exposure 'days' .* got -1 at row 42"):
         predict_files(model, files, tmp_path / "out.csv", spec=SPEC, exposure="days", n_jobs=cluster)
     assert os.listdir(tmp_path) == ["bad.parquet"]
-    work = _SharedInputs(load(model, exposure="days"), Table(files), [0, 9], SPEC, "out.csv")
+    saved = SavedModel(model, exposure="days")
+    work = _SharedInputs(saved.load_predictor(), saved.roles, Table(files), [0, 9], SPEC, "out.csv")
     with pytest.raises(ConfigError, match="differs in size between this machine and a node"):
         work.check(work.table.list_blocks()[1])
     os.remove(files[1])

@@ -123,7 +123,7 @@ def test_rows_that_were_predicted_earlier_keep_their_weights_and_groups():
     model = CountRegressor(members=["constant", "glm"], random_state=0).fit(X, y, sample_weight=weight, groups=group)
     predictor, whole = model.predictor_, model._held_out.held_out.predictions
     folds = Folds(whole.rows, None, whole.part)
-    fresh, later = (predict_out_of_fold(predictor, folds, CalibrationOptions(), whole.seed) for _ in range(2))
+    fresh, later = (calibrate(predictor.predict_held_out(folds, whole.seed), seed=whole.seed) for _ in range(2))
     for _ in later.held_out.take(np.arange(0, 200, 3)).blocks():
         pass
     assert (np.diff(later.held_out.block_order) < 0).any(), "the rows are scored in another order"

@@ -32,7 +32,7 @@ from ddpn.members.network_options import to_python_scalar
 from ddpn.metrics import crps, nll
 from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.prediction.prediction import Prediction
-from ddpn.predictor import Predictor
+from ddpn.predictor import Predictor, read_predictor_files
 from ddpn.rows.checks import TableLike, get_row_labels, to_array
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
@@ -829,16 +829,11 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         saved = manifest.get("estimator", {"class": "Predictor"})
         if saved["class"] != cls.__name__:
             raise InputError(f"{path} holds a {saved['class']}, not a {cls.__name__}. Use {saved['class']}.load.")
-        needed = [name for name, entry in manifest["members"].items() if entry["weight"] or not mixed_only]
-        about_model = {name: digest for name, digest in manifest["files"].items() if name != TASK}
-        files = read_files(path, {"files": about_model}, needed)
+        files = read_predictor_files(path, manifest, mixed_only)
         options = {name: tuple(v) if isinstance(v, list) else v for name, v in saved["options"].items()}
         model = cls(**options)
         model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
         schema = Schema.from_dict(saved["schema"])
-        profile = model.predictor_.calibration.profile
-        if profile is not None and profile.schema != schema:
-            raise InputError(f"{path} has a profile of other columns than its manifest. Fit the model again.")
         schema.set_names(model)
         model.feature_kinds_ = list(schema.kinds)
         model._dates = DateColumns(tuple(TableColumn.from_dict(column) for column in saved.get("dates", ())))

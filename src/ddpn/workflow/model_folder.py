@@ -29,6 +29,7 @@ from ddpn.tables.seen_rows import SeenRows
 
 if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor
+    from ddpn.predictor import Predictor
 
 #: The version of task.json.
 FORMAT = 3
@@ -168,6 +169,20 @@ class SavedModel:
         calibration = {name: self.manifest.get(name) for name in ("groups", "counts")}
         calibration["recalibration"] = self.manifest["recalibration"].get("mixture")
         return {**about, "ood": "ood" in self.manifest, **calibration, "task": self.task}
+
+    @wrap_load_errors
+    def load_predictor(self, mixed_only: bool = False) -> "Predictor":
+        """Load the predictor alone, without the estimator around it, which would import scikit-learn.
+
+        Parameters
+        ----------
+        mixed_only : bool
+            Whether to leave out the models that were fitted for comparison.
+        """
+        from ddpn.predictor import Predictor, read_predictor_files
+
+        files = read_predictor_files(self.path, self.manifest, mixed_only)
+        return Predictor.from_state(files, self.manifest, mixed_only)
 
     @wrap_load_errors
     def load(self, mixed_only: bool = False) -> ModelFolder:

@@ -20,6 +20,7 @@ from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.checks import label_row_errors
 from ddpn.rows.count_rows import BLOCK, take_rows
 from ddpn.storage.contents import JsonObject
+from ddpn.tables.roles import Roles
 from ddpn.workflow.model_folder import ModelFolder
 
 #: The fewest rows for which the share of flagged rows is written in percent.
@@ -126,7 +127,7 @@ def predict(
     """
     spec = check_spec(folder.model.predictor_, spec)
     findings = Findings(folder.model.predictor_, spec)
-    predictions = predict_block(folder, frame, spec, findings)
+    predictions = predict_block(folder.model.predictor_, folder.roles, frame, spec, findings)
     for sentence in findings.to_sentences():
         on_finding(sentence)
     return predictions
@@ -144,7 +145,8 @@ def check_spec(predictor: Predictor, spec: PredictionSpec) -> PredictionSpec:
 
 
 def predict_block(
-    folder: ModelFolder,
+    predictor: Predictor,
+    roles: Roles,
     frame: pl.DataFrame,
     spec: PredictionSpec,
     findings: Findings,
@@ -153,13 +155,12 @@ def predict_block(
 ) -> pl.DataFrame:
     """Predict a block of rows of a table, and count its unusual cells and flagged rows in `findings`.
 
-    Return one row per row of `frame`, with the columns that `spec` asks for. If `spec.keep` is True, they follow the
-    columns of `frame`.
+    `roles` says how the columns of `frame` are used. Return one row per row of `frame`, with the columns that `spec`
+    asks for. If `spec.keep` is True, they follow the columns of `frame`.
 
     `start` is the number of rows before this block, so that error messages can number rows. `on_note` is called with
     sentences about cells that cannot be read and become missing; by default, they are shown as warnings.
     """
-    roles, predictor = folder.roles, folder.model.predictor_
     with label_row_errors(np.arange(start, start + frame.height) + 1):
         X, groups = roles.parse(frame, on_note), roles.read_interval_groups(frame)
         exposure, upper = roles.read_exposure(frame, start), roles.read_upper(frame, start)

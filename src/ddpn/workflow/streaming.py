@@ -33,10 +33,12 @@ from ddpn.tables import blocks as table_blocks
 from ddpn.tables.blocks import Block
 from ddpn.tables.files import BINARY, STDIN, TEXT, check_output, get_extension, write_file
 from ddpn.tables.layout import WHOLE_FILE, Layout
+from ddpn.tables.roles import Roles
 from ddpn.tables.table import Table
-from ddpn.workflow.model_folder import ModelFolder, SavedModel
+from ddpn.workflow.model_folder import SavedModel
 
 if TYPE_CHECKING:
+    from ddpn.predictor import Predictor
     from ddpn.workflow.prediction import Findings
 
 #: The number of jobs that are submitted together. Whenever one ends, Ray looks through all submitted jobs.
@@ -115,12 +117,12 @@ def predict_files(
         n_jobs.connect()
     from ddpn.workflow.prediction import Findings, check_spec  # imports torch, so invalid tables are reported first
 
-    folder = saved.load(mixed_only=spec.member is None)
-    spec = check_spec(folder.model.predictor_, spec)
-    findings = Findings(folder.model.predictor_, spec)
+    predictor, roles = saved.load_predictor(mixed_only=spec.member is None), saved.roles
+    spec = check_spec(predictor, spec)
+    findings = Findings(predictor, spec)
     with progress_bar("Predicting", table.rows, verbose) as bar:
         if target == STDIN or not table.is_long:
-            rows = _predict_in_memory(folder, table, spec, target, bar.advance, findings)
+            rows = _predict_in_memory(predictor, roles, table, spec, target, bar.advance, findings)
         else:
             identity = {
                 "model": hash_file(path / MANIFEST),
@@ -132,7 +134,8 @@ def predict_files(
             parts = ResultStore(f"{target}.parts", identity)
             sizes = [0 if source == STDIN else os.path.getsize(source) for source in table.sources]
             with folder_lock(parts.folder):
-                _predict_missing_parts(parts, _SharedInputs(folder, table, sizes, spec, target), n_jobs, bar.advance)
+                shared = _SharedInputs(predictor, roles, table, sizes, spec, target)
+                _predict_missing_parts(parts, shared, n_jobs, bar.advance)
                 rows = _join_parts(parts, table.list_blocks(), Path(target), findings)
     for sentence in findings.to_sentences():
         on_finding(sentence)
@@ -142,7 +145,8 @@ def predict_files(
 
 
 def _predict_in_memory(
-    folder: ModelFolder,
+    predictor: "Predictor",
+    roles: Roles,
     table: Table,
     spec: PredictionSpec,
     target: str,
@@ -160,11 +164,11 @@ def _predict_in_memory(
     rows, blocks = 0, table.list_blocks()
     if table.is_long:
         for block in blocks:
-            table.check_rows(folder.roles, block)
+            table.check_rows(roles, block)
     for block in blocks:
         frame = table.read_block(block)
         with table.locate_errors(block):
-            predictions = predict_block(folder, frame, spec, findings, block.rows_before_in_file)
+            predictions = predict_block(predictor, roles, frame, spec, findings, block.rows_before_in_file)
         if target == STDIN:
             sys.stdout.write(predictions.write_csv(include_header=rows == 0))
         else:
@@ -177,12 +181,13 @@ def _predict_in_memory(
 class _SharedInputs(NamedTuple):
     """The inputs that all jobs of one call of `predict_files` share. Each node of a cluster receives a copy.
 
-    `folder` is the model, `spec` says which columns are predicted, and `target` is the path of the output. `sizes` are
-    the sizes in bytes of the table's files on this machine. If a file has another size on a node, it is a different
-    file there.
+    `predictor` is the model, and `roles` says how it uses the columns of the table. `spec` says which columns are
+    predicted, and `target` is the path of the output. `sizes` are the sizes in bytes of the table's files on this
+    machine. If a file has another size on a node, it is a different file there.
     """
 
-    folder: ModelFolder
+    predictor: "Predictor"
+    roles: Roles
     table: Table
     sizes: list[int]
     spec: PredictionSpec
@@ -203,7 +208,7 @@ class _SharedInputs(NamedTuple):
 
 def _check_job(shared: _SharedInputs, block: Block) -> dict[str, bytes]:
     shared.check(block)
-    shared.table.check_rows(shared.folder.roles, block)
+    shared.table.check_rows(shared.roles, block)
     return {}
 
 
@@ -216,10 +221,10 @@ def _predict_job(shared: _SharedInputs, block: Block) -> dict[str, bytes]:
     from ddpn.workflow.prediction import Findings, predict_block
 
     shared.check(block)
-    findings, frame = Findings(shared.folder.model.predictor_, shared.spec), shared.table.read_block(block)
+    findings, frame = Findings(shared.predictor, shared.spec), shared.table.read_block(block)
     with shared.table.locate_errors(block):
         predictions = predict_block(
-            shared.folder, frame, shared.spec, findings, block.rows_before_in_file, findings.add_note
+            shared.predictor, shared.roles, frame, shared.spec, findings, block.rows_before_in_file, findings.add_note
         )
     content, kind = io.BytesIO(), get_extension(shared.target, to_write=True)
     if kind in TEXT:
