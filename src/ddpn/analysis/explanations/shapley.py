@@ -205,12 +205,12 @@ def contributions(
         others = draw_rows(len(inputs), _MAX_BACKGROUND_ROWS, seed=seed).positions
     # Starts are evenly spaced by the rank of their prediction, so that their mean is close to that of all background
     # rows.
-    now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
+    now = inputs.moments(others).quantities[quantity, :, 0]
     ranks = np.floor((np.arange(starts) + 0.5) * len(others) / starts).astype(int)
     start = others[np.argsort(now, kind="stable")[ranks]]
     values, error = shapley_values(inputs, rows, start, quantity, rng)
     both = np.concatenate([rows, start])
-    moments = inputs.moments(both, variance=quantity == 1, recalibrated=True)
+    moments = inputs.moments(both, recalibrated=True)
     now = moments.quantities[quantity, :, 0]
     base = float(now[len(rows) :].mean())
     by_row = zip(*(_read_cells(column, inputs.day_columns) for column in inputs.rows(rows).columns), strict=True)
@@ -313,5 +313,5 @@ def _measure_column_changes(
 
 
 def _predict_quantity(inputs: Inputs, rows: np.ndarray, sources: dict[int, np.ndarray], quantity: int) -> np.ndarray:
-    moments = inputs.moments(rows, sources, variance=quantity == 1, recalibrated=True)
+    moments = inputs.moments(rows, sources, recalibrated=True)
     return moments.quantities[quantity, :, 0]
