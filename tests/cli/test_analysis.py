@@ -81,6 +81,7 @@ def test_rows_of_a_table_without_the_target_are_explained_as_json(run_ddpn, file
     document = json.loads(done.stdout)
     assert (document["model"], document["data"]) == (str(fit.model), "new.csv")
     assert pl.read_csv("rows.csv")["contribution"].to_list() == pytest.approx(document["table"]["contribution"])
+    assert pl.read_csv("rows.csv")["row"].to_list() == document["table"]["row"]
     assert sorted(document["prediction"]) == ["1", "3", "4"]
     added = sum(
         v for row, v in zip(document["table"]["row"], document["table"]["contribution"], strict=True) if row == 3

@@ -104,5 +104,5 @@ def test_data_are_counted_or_refused_with_a_reason(run_ddpn, tmp_path, monkeypat
     assert "got 'bike_share'. Did you mean 'bike_sharing'?" in unknown.stderr
     missing = run_ddpn("data", "get", "reviews")
     assert missing.exit_code == 1
-    assert missing.stderr.startswith(f"Error: No reviews found: {tmp_path / 'reviews'} has neither")
+    assert missing.stderr.startswith(f"Error: File not found: {tmp_path / 'reviews'}")
     assert missing.stderr.count("\n") == 1

@@ -113,7 +113,6 @@ def leaderboard(
     scores_note: str = "",
     others: Mapping[str, Distribution] | None = None,
     total: int | None = None,
-    mixture_scores: RowScores | None = None,
 ) -> Leaderboard:
     """Score the mixture and every member, including members of weight 0, on the same rows.
 
@@ -135,15 +134,13 @@ def leaderboard(
         is scored as the distribution of its rounded values.
     total : int, optional
         The number of rows from which the sample was drawn (`ddpn.tables.row_draw`), for the title.
-    mixture_scores : RowScores, optional
-        The mixture's scores of the rows, if they were already computed.
 
     Returns
     -------
     Leaderboard
         One entry per candidate, sorted by CRPS, and the verdict.
     """
-    rows = _score_candidates(predictor, sample, mixture_scores)
+    rows = _score_candidates(predictor, sample)
     for name, dist in (others or {}).items():
         shape, number = tuple(require_supported(dist).batch_shape), len(sample)
         if shape not in ((), (1,), (number,)):
@@ -178,14 +175,9 @@ def out_of_fold_leaderboard(
     return _rank_candidates(predictor, scores, held_out.rows.rows(held_out.block_order), [], len(rows), **about)
 
 
-def _score_candidates(
-    predictor: Predictor, sample: CountRows, mixture_scores: RowScores | None = None
-) -> dict[str, RowScores]:
-    """Return the scores of the rows in `sample` by the mixture and by every member of `predictor`, keyed by name.
-
-    `mixture_scores` are the scores by the mixture, if they were already computed.
-    """
-    rows = {MIXTURE: score_rows(predictor, sample) if mixture_scores is None else mixture_scores}
+def _score_candidates(predictor: Predictor, sample: CountRows) -> dict[str, RowScores]:
+    """Return the scores of the rows in `sample` by the mixture and by every member of `predictor`, keyed by name."""
+    rows = {MIXTURE: score_rows(predictor, sample)}
     for name in predictor.members:
         # If the mixture has a single member with the same intervals, both have the same scores.
         is_mixture = name == predictor.sole_member and predictor.calibration.groups is None

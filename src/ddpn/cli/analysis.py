@@ -185,13 +185,13 @@ def explain(
         else:
             explanation = examining.explain_rows(folder, table, row_numbers, of)
     if as_json:
-        print_json({"model": str(model), "data": data, **examining.to_plain_values(explanation, row_numbers)})
+        print_json({"model": str(model), "data": data, **explanation.to_dict()})
     elif row_numbers is None:
         _show_explanation(explanation, note)
     else:
-        _show_contributions(explanation, row_numbers)
+        _show_contributions(explanation)
     if out is not None:
-        examining.write_explanation(explanation, out, row_numbers)
+        examining.write_explanation(explanation, out)
         typer.echo(f"Explanation written to {out}", err=True)
 
 
@@ -236,17 +236,14 @@ def _show_explanation(explanation: "Explanation", note: str) -> None:
     )
 
 
-def _show_contributions(contributions: "Contributions", row_numbers: list[int]) -> None:
-    """Print how much each column adds to the prediction for each row.
-
-    `row_numbers` are the numbers of these rows in the table.
-    """
+def _show_contributions(contributions: "Contributions") -> None:
+    """Print how much each column adds to the prediction for each row."""
     from ddpn.runtime.display import value_text
 
     inverse_link = math.exp if contributions.log else float
     if contributions.drawn_rows_note:
         typer.echo(contributions.drawn_rows_note)
-    for position, number in enumerate(row_numbers):
+    for position, number in enumerate(contributions.labels):
         typer.echo(
             f"Row {number}: {contributions.quantity} {inverse_link(contributions.prediction[position]):.4g}; "
             f"the baseline is {inverse_link(contributions.base):.4g}."

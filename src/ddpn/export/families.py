@@ -8,7 +8,7 @@ All distributions of a family are computed together. They form a `Stack`. Pmfs a
 K - 1. The window of a distribution is the part of the grid that contains nearly all of its probability.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -17,12 +17,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
 from ddpn.export.graph import Graph, Operand, Value
 from ddpn.networks.heads import HEADS, SHIPPED, Head, mixed, zeros
 from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_LARGE_MU, LOG_MU, highest_log_gamma
 from ddpn.runtime.errors import ConfigError
 
+#: The likelihoods of which zero-inflated and hurdle forms and mixtures consist.
+_BASE_LIKELIHOODS = ("poisson", "double_poisson", "negative_binomial")
 #: The number of half-angle steps before the series of the arctangent, and of terms of the series. The argument is then
 #: below tan(pi / 16), and the first omitted term below 1e-17.
 _N_HALVINGS, _N_SERIES_TERMS = 3, 12
@@ -126,65 +127,46 @@ def _add_family(head: Head, raw: list[Value], log_scale: Value | None, size: int
     if getattr(head, "location", "mu") != "mu":
         remedy = 'Fit with `location="mu"`, or with another likelihood.'
         raise ConfigError(f'A Double Poisson with `location="mean"` cannot be exported. {remedy}')
-    if head.name not in _LINKS or not is_shipped:
-        supported = ", ".join([*_LINKS, "their zero-inflated and hurdle forms", "and mixtures of these"])
+    if head.name not in _BASE_LIKELIHOODS or not is_shipped:
+        supported = ", ".join([*_BASE_LIKELIHOODS, "their zero-inflated and hurdle forms", "and mixtures of these"])
         raise ConfigError(f"The likelihood {head.name} cannot be exported. Likelihoods that can: {supported}.")
     log_mu = bend(raw[0], *LOG_MU)
     log_mu = log_mu if log_scale is None else log_mu + log_scale
-    family, log_shape = _LINKS[head.name](raw, log_mu, log_scale is not None)
+    family = head.name
+    if family == "negative_binomial":
+        log_shape = bend(raw[1], *LOG_ALPHA)
+    elif family == "double_poisson":
+        log_shape = _compute_log_gamma(raw[1], log_mu, log_scale is not None)
+    else:  # a Poisson is a Double Poisson with gamma = 1
+        family, log_shape = "double_poisson", log_mu * 0.0
     ones = log_mu * 0.0 + 1.0
     stack = Stack(family, log_mu, log_shape, ones, np.arange(size), np.zeros(size, dtype=bool))
     return HeadNodes(size, (stack,))
 
 
-def _poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
-    """Return the family of a Poisson likelihood, which is "double_poisson", and log gamma, which is 0.
+def _compute_log_gamma(raw: Value, log_mu: Value, has_exposure: bool) -> Value:
+    """Compute log gamma of a Double Poisson likelihood from its second raw output.
 
-    log gamma has the shape of `log_mu`, (rows, size). `raw` and `has_exposure` are not used.
-    """
-    return "double_poisson", log_mu * 0.0
-
-
-def _double_poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
-    # The upper bound is log mu plus a constant, clipped to a range.
-    """Return the family "double_poisson" and log gamma, computed from the second raw output.
-
-    `raw` has the raw outputs, and `log_mu` the log of the location including the exposure, shape (rows, size) each. The
+    `raw` has this raw output, and `log_mu` the log of the location including the exposure, shape (rows, size) each. The
     possible range of log gamma depends on mu. If `has_exposure` is True, log gamma is also moved towards 0 where the
     mean would otherwise differ from mu.
     """
+    # The upper bound is log mu plus a constant, clipped to a range.
     lowest_bound, constant, highest_bound = highest_log_gamma(
         torch.tensor([-np.inf, 0.0, np.inf], dtype=torch.float64)
     ).tolist()
     highest = (log_mu + constant).clip(lowest_bound, highest_bound)
     lowest = LOG_GAMMA[0] - (log_mu - LOG_LARGE_MU).clip(0.0, np.inf)
-    log_gamma = bend(raw[1], lowest, highest)
+    log_gamma = bend(raw, lowest, highest)
     if not has_exposure:
-        return "double_poisson", log_gamma
+        return log_gamma
     # As `ddpn.networks.heads.clamps.mean_preserving_log_gamma`.
     mu = log_mu.exp()
     over = (-log_gamma).clip(0.0, np.inf).exp() - 1.0
     under = log_gamma.clip(0.0, np.inf).exp() - 1.0
     over = over / (over * 1.5 * (mu + 1.0) / (mu * mu) + 1.0)
     under = under / (under * 2.0 / (mu * mu * (mu + 1.0)) + 1.0)
-    return "double_poisson", (under + 1.0).log() - (over + 1.0).log()
-
-
-def _negative_binomial_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
-    """Return the family "negative_binomial" and log alpha, computed from the second raw output.
-
-    `raw` has the raw outputs, shape (rows, size) each. `log_mu` and `has_exposure` are not used.
-    """
-    return "negative_binomial", bend(raw[1], *LOG_ALPHA)
-
-
-#: For each likelihood, a function that returns the family and the log of its second parameter (gamma or alpha), from
-#: the raw outputs, log mu, and whether there is an exposure.
-_LINKS: dict[str, Callable[[list[Value], Value, bool], tuple[str, Value]]] = {
-    "poisson": _poisson_shape,
-    "double_poisson": _double_poisson_shape,
-    "negative_binomial": _negative_binomial_shape,
-}
+    return (under + 1.0).log() - (over + 1.0).log()
 
 
 def _add_zero_head(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
@@ -250,8 +232,6 @@ _N_NEWTON_STEPS, _N_NEGATIVE_BINOMIAL_STEPS = 4, 8
 _MIN_DEPTH = 4.0
 #: The number of counts that are added beyond the end of a window.
 _EXTRA_COUNTS = 5.0
-#: For counts below this, log h(y) comes from a table; for others, from Stirling's series.
-_N_TABULATED_COUNTS = 32
 
 
 def find_window_ends(stack: Stack, component_weights: np.ndarray, depth: float) -> Value:
@@ -314,17 +294,10 @@ class Grid(NamedTuple):
 def make_grid(graph: Graph, count: Value) -> Grid:
     """Make the grid of the counts 0, ..., `count` - 1. `count` is an integer, a value of shape ()."""
     zero, one = graph.constant(0), graph.constant(1)
-    index = graph.op("Range", zero, count, one, kind="i")
-    y = index.cast("f")
+    y = graph.op("Range", zero, count, one, kind="i").cast("f")
     log_y = y.clip(1.0, np.inf).log()
-    r = 1.0 / y.clip(float(_N_TABULATED_COUNTS), np.inf)
-    r2 = r * r
-    error = ((r2 * (1 / 1260) - 1 / 360) * r2 + 1 / 12) * r
-    series = log_y * -0.5 - HALF_LOG_TWO_PI - error
-    table = graph.constant(LOG_H[:_N_TABULATED_COUNTS])
-    small = table.take(graph.where(index < _N_TABULATED_COUNTS, index, _N_TABULATED_COUNTS - 1), axis=0)
-    log_h = graph.where(y < float(_N_TABULATED_COUNTS), small, series)
-    return Grid(y, log_y, log_h)
+    log_factorial = log_y.op("CumSum", zero)
+    return Grid(y, log_y, y * (log_y - 1.0) - log_factorial)
 
 
 def compute_moments(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:

@@ -23,7 +23,7 @@ from ddpn.members.folds import collect_levels, get_fold_copies
 from ddpn.networks.heads import make_head
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import is_integer
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_bytes
@@ -93,8 +93,6 @@ def export_onnx(
         must = f"be a count from 0 to {_MAX_REQUESTED_PMF_COUNT}"
         raise ConfigError(argument="pmf_up_to", must=must, got=repr(pmf_up_to))
     target = Path(path)
-    if target.exists() and not overwrite:
-        raise InputError(f"{target} already exists. Choose another name, or replace it with `overwrite=True`.")
     check_free(target, overwrite)
     source = read_model(model)
     check_quantiles(source, spec)

@@ -19,7 +19,7 @@ from ddpn.runtime.figures import figure_class
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import write_bytes
 from ddpn.tables.files import check_free, check_output, write_file
-from ddpn.tables.row_draw import MAX_ROWS, draw_rows, draw_to_json
+from ddpn.tables.row_draw import MAX_ROWS, draw_rows
 from ddpn.tables.table import Table
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.rows_to_score import RowsToScore, choose_rows_to_score, count_targets
@@ -158,7 +158,7 @@ def explain_rows(
         folder.model, roles.parse(frame), roles.read_exposure(frame), roles.read_upper(frame), total=table.rows
     )
     explained, background = (np.searchsorted(numbers, part) for part in (np.array(rows) - 1, drawn))
-    return contributions(inputs.rows(explained), inputs.rows(background), quantity, seed=seed)
+    return replace(contributions(inputs.rows(explained), inputs.rows(background), quantity, seed=seed), labels=rows)
 
 
 def parse_rows(text: str) -> list[int]:
@@ -189,11 +189,10 @@ def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
         check_output(path, overwrite, source)
 
 
-def write_explanation(explanation: Explanation | Contributions, path: str, rows: list[int] | None = None) -> None:
+def write_explanation(explanation: Explanation | Contributions, path: str) -> None:
     """Write an explanation to a file: as an image or as a table, depending on the file extension.
 
-    An existing file is replaced; `check_explanation_file` can prevent this. For the contributions of columns to some
-    rows, `rows` are the numbers of these rows, which become the column "row".
+    An existing file is replaced; `check_explanation_file` can prevent this.
     """
     ending = Path(path).suffix.lower()
     if ending in _IMAGES:
@@ -202,26 +201,7 @@ def write_explanation(explanation: Explanation | Contributions, path: str, rows:
         explanation.plot(figure=figure_class()()).savefig(content, format=ending[1:], dpi=150)
         write_bytes(Path(path), content.getvalue())
         return
-    table = explanation.to_frame()
-    if rows is not None:
-        table = table.with_columns(pl.Series("row", [rows[row] for row in table["row"]]))
-    write_file(table, path)
-
-
-def to_plain_values(explanation: Explanation | Contributions, rows: list[int] | None = None) -> JsonObject:
-    """Convert an explanation to dicts, lists, numbers and strings for JSON.
-
-    For the contributions of columns to some rows, `rows` are the numbers of these rows.
-    """
-    if isinstance(explanation, Explanation):
-        return explanation.to_dict()
-    table = explanation.to_dict()
-    numbers = range(len(explanation)) if rows is None else rows
-    about = {"quantity": explanation.quantity, "log": explanation.log, "base": explanation.base}
-    draw = draw_to_json(explanation.background_rows, explanation.background_total)
-    about |= {"draw": {"background": {**draw, "compared_with": explanation.starts}}}
-    predictions = dict(zip(map(str, numbers), explanation.prediction.tolist(), strict=True))
-    return about | {"prediction": predictions, "table": table | {"row": [numbers[row] for row in table["row"]]}}
+    write_file(explanation.to_frame(), path)
 
 
 # New rows against the training rows -----------------------------------------------------------------------------------

@@ -74,7 +74,10 @@ def test_contributions_of_categories_and_missing_values_add_up(formula, frame):
     missing = part["ward"][:6].isna().to_numpy()
     assert [row[0] == "missing" for row in result.cells] == missing.tolist()
     assert all(isinstance(row[2], bool) for row in result.cells)
-    assert len(result.to_dict()["row"]) == 24
+    document = result.to_dict()
+    assert document["table"] == result.table()
+    assert document["table"]["row"] == np.repeat(np.arange(6), 4).tolist()
+    assert list(document["prediction"].values()) == result.prediction.tolist()
 
 
 def test_the_prediction_is_that_of_a_recalibrated_model():

@@ -145,7 +145,7 @@ def make_covering_evidence(made, share, expected, **more):
     evidence = made(Poisson(torch.ones(1000).double()), np.ones(1000), **more)
     evaluation = replace(evidence.board.evaluation, coverage=share, expected=expected)
     board = replace(evidence.board, evaluation=evaluation)
-    return evidence._replace(expected=np.full(1000, expected), board=board)
+    return evidence._replace(board=board)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from torch.distributions import Exponential
 from ddpn import DDPNRegressor, InputError, Poisson
 from ddpn.analysis.explanations import Curve, Effect, Importance, Importances
 from ddpn.analysis.plots import panels
-from ddpn.analysis.report import page, sections
 from ddpn.analysis.report.figures import draw_distribution, draw_effect, draw_importance, draw_scatter
 from ddpn.analysis.report.sections import (
     collect_reproduction_facts,
@@ -154,11 +153,8 @@ def test_exposure_weights_and_a_better_baseline_are_reported_with_progress(tmp_p
         model.report(data["X"], data["y"], tmp_path / "r.html", interval_groups=wards)
 
 
-def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, monkeypatch, small_model, data):
+def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, undrawn_figures, small_model, data):
     frame, y = data
-    monkeypatch.setattr(sections, "collect_content", lambda *arguments: {})
-    monkeypatch.setattr(page, "render_page", lambda *arguments: "")
-    monkeypatch.setattr(sections, "explain_columns", lambda *arguments: None)
     with pytest.raises(InputError, match=r"path must name a file .* got the folder"):
         small_model.report(frame, y, tmp_path)
     (tmp_path / "file").write_text("kept")

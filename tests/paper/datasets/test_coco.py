@@ -84,7 +84,7 @@ def test_an_invalid_table_is_refused(tmp_path, rows, words):
 
 
 def test_missing_annotations_and_images_say_how_to_get_them(tmp_path):
-    with pytest.raises(InputError, match=r"^No annotations found: .*coco_people has neither .* Unpack http://images"):
+    with pytest.raises(InputError, match=r"^File not found: .*train2017\.json or .*counts\.csv\. Unpack http://images"):
         coco_people()
     write_folder(tmp_path, make_annotations(SHOWN), where="other")
     with pytest.raises(InputError, match=r"^Folder of images not found: .*train2017"):

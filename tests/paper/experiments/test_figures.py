@@ -315,8 +315,9 @@ def test_points_class_and_count_are_those_of_the_test_rows(finish_beams, tmp_pat
         assert (name, count) == (data.classes[int(packed[0, 0])], y[row])
         np.testing.assert_allclose(sort_points(front), sort_cloud(cloud, [0, 1]))
         np.testing.assert_allclose(sort_points(side), sort_cloud(cloud, [2, 1]))
-        heights = {round(bar.get_x() + 0.4): bar.get_height() for bar in pmf.patches}
-        assert max(heights, key=heights.get) in (count - 1, count)
+        *_, whole, star = (drawn.get_xydata().T for drawn in pmf.get_lines())
+        assert whole[0][whole[1].argmax()] in (count - 1, count)
+        assert star.tolist() == [[count], [0.0]]
         counts.append(count)
     assert counts == [np.sort(y)[round(q * (len(y) - 1))] for q in (0.1, 0.5, 0.95)]
 

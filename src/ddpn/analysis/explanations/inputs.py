@@ -288,7 +288,6 @@ class Inputs:
         self,
         rows: np.ndarray,
         sources: Mapping[int, np.ndarray] | None = None,
-        variance: bool = True,
         recalibrated: bool = False,
     ) -> PredictedMoments:
         """Return the means and variances of the distributions that `distribution` predicts for `rows` and `sources`.
@@ -299,8 +298,6 @@ class Inputs:
             The positions of the rows.
         sources : mapping of int to array of int, optional
             For each column whose values are taken from other rows, the positions of these rows, as for `table`.
-        variance : bool
-            Whether to compute variances. If False, all variances are returned as 0, which saves time.
         recalibrated : bool
             Whether the moments of the mixture are those after recalibration. The moments of its components are always
             those before recalibration. If the mixture is not recalibrated, this option has no effect.
@@ -310,7 +307,7 @@ class Inputs:
             part = slice(start, start + _BLOCK_ROWS)
             dist = self.distribution(rows[part], {j: from_[part] for j, from_ in (sources or {}).items()})
             with single_thread():
-                parts.append(_compute_moments(dist, variance, recalibrated))
+                parts.append(_compute_moments(dist, recalibrated))
         mean, variances = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         return parts[0]._replace(mean=mean, variance=variances)
 
@@ -331,15 +328,13 @@ def join_columns(first: Column, second: Column) -> Column:
     return first._replace(values=codes, levels=Levels(index))
 
 
-def _compute_moments(dist: Mixture | Recalibrated, variance: bool, recalibrated: bool) -> PredictedMoments:
+def _compute_moments(dist: Mixture | Recalibrated, recalibrated: bool) -> PredictedMoments:
     """Return the mean and the variance of each row's mixture, and of each component of the mixture.
 
     Parameters
     ----------
     dist : Mixture or Recalibrated
         The mixture of each row. A `Recalibrated` has a mixture as its `base`.
-    variance : bool
-        Whether to compute variances. If False, all variances are returned as 0.
     recalibrated : bool
         If True and `dist` is a `Recalibrated`, the moments of the mixture are those after recalibration, otherwise
         those before. The moments of the components are always those before recalibration.
@@ -348,14 +343,11 @@ def _compute_moments(dist: Mixture | Recalibrated, variance: bool, recalibrated:
     assert isinstance(mixture, Mixture)
     stacks = mixture.components if isinstance(mixture.components, tuple) else (mixture.components,)
     means = torch.cat([stack.mean.double() for stack in stacks], -1)
+    variances = torch.cat([stack.variance.double() for stack in stacks], -1)
     weights = mixture.weights.double()
     mean = (weights * means).sum(-1, keepdim=True)
-    both = [mean, torch.zeros_like(mean)]
-    variances = torch.zeros_like(means)
-    if variance:
-        variances = torch.cat([stack.variance.double() for stack in stacks], -1)
-        both[1] = (weights * (variances + (means - mean) ** 2)).sum(-1, keepdim=True)
+    variance = (weights * (variances + (means - mean) ** 2)).sum(-1, keepdim=True)
     if recalibrated and mixture is not dist:
-        both = [dist.mean.double()[:, None], dist.variance.double()[:, None] if variance else both[1]]
-    first, second = (torch.cat([mixed, of], -1).numpy() for mixed, of in zip(both, (means, variances), strict=True))
+        mean, variance = dist.mean.double()[:, None], dist.variance.double()[:, None]
+    first, second = torch.cat([mean, means], -1).numpy(), torch.cat([variance, variances], -1).numpy()
     return PredictedMoments(first, second, weights.numpy(), isinstance(mixture, CountDistribution))

@@ -16,8 +16,9 @@ from ddpn.analysis.explanations.results import ExplanationResult, Table
 from ddpn.runtime.display import value_text
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.storage.contents import JsonObject
 from ddpn.tables.columns import Column
-from ddpn.tables.row_draw import draw_rows, format_drawn_rows
+from ddpn.tables.row_draw import draw_rows, draw_to_json, format_drawn_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,6 +59,8 @@ class Contributions(ExplanationResult):
         The number of background rows from which the start rows are chosen.
     background_total : int
         The number of rows from which the background rows were drawn.
+    labels : list of int
+        The numbers of the rows in tables. `contributions` numbers them from 0.
     library : {"polars", "pandas"}
         The library of the data frame that `to_frame` returns.
     """
@@ -73,6 +76,7 @@ class Contributions(ExplanationResult):
     starts: int
     background_rows: int
     background_total: int
+    labels: list[int]
     library: str = "polars"
 
     def __len__(self) -> int:
@@ -107,13 +111,24 @@ class Contributions(ExplanationResult):
 
         Its entries are "row", "column", "value" (of the column in this row), "contribution" and "error".
         """
-        rows, width = self.values.shape
         return {
-            "row": np.repeat(np.arange(rows), width).tolist(),
-            "column": self.columns * rows,
+            "row": [label for label in self.labels for _ in self.columns],
+            "column": self.columns * len(self),
             "value": [cell for row in self.cells for cell in row],
             "contribution": self.values.ravel().tolist(),
             "error": self.error.ravel().tolist(),
+        }
+
+    def to_dict(self) -> JsonObject:
+        """Return the `table` with the base and the prediction of each row as a dictionary for JSON."""
+        draw = draw_to_json(self.background_rows, self.background_total)
+        return {
+            "quantity": self.quantity,
+            "log": self.log,
+            "base": self.base,
+            "draw": {"background": {**draw, "compared_with": self.starts}},
+            "prediction": dict(zip(map(str, self.labels), self.prediction.tolist(), strict=True)),
+            "table": self.table(),
         }
 
     def plot(self, row: int = 0, max_columns: int = 10, figure: "Figure | None" = None) -> "Figure":
@@ -205,18 +220,18 @@ def contributions(
         others = draw_rows(len(inputs), _MAX_BACKGROUND_ROWS, seed=seed).positions
     # Starts are evenly spaced by the rank of their prediction, so that their mean is close to that of all background
     # rows.
-    now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
+    now = inputs.moments(others).quantities[quantity, :, 0]
     ranks = np.floor((np.arange(starts) + 0.5) * len(others) / starts).astype(int)
     start = others[np.argsort(now, kind="stable")[ranks]]
     values, error = shapley_values(inputs, rows, start, quantity, rng)
     both = np.concatenate([rows, start])
-    moments = inputs.moments(both, variance=quantity == 1, recalibrated=True)
+    moments = inputs.moments(both, recalibrated=True)
     now = moments.quantities[quantity, :, 0]
     base = float(now[len(rows) :].mean())
     by_row = zip(*(_read_cells(column, inputs.day_columns) for column in inputs.rows(rows).columns), strict=True)
     return Contributions(
         inputs.names, values, error, base, now[: len(rows)], [list(row) for row in by_row],
-        QUANTITIES[moments.log][quantity], moments.log, starts, len(others), total, inputs.library,
+        QUANTITIES[moments.log][quantity], moments.log, starts, len(others), total, rows.tolist(), inputs.library,
     )  # fmt: skip
 
 
@@ -313,5 +328,5 @@ def _measure_column_changes(
 
 
 def _predict_quantity(inputs: Inputs, rows: np.ndarray, sources: dict[int, np.ndarray], quantity: int) -> np.ndarray:
-    moments = inputs.moments(rows, sources, variance=quantity == 1, recalibrated=True)
+    moments = inputs.moments(rows, sources, recalibrated=True)
     return moments.quantities[quantity, :, 0]

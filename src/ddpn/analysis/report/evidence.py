@@ -1,6 +1,6 @@
 """`Evidence`: predictions and scores of the rows on which a report is based."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,14 +17,10 @@ from ddpn.calibration.calibrate import CalibratedRows
 from ddpn.distributions import CountDistribution
 from ddpn.distributions.batch_shapes import select_rows
 from ddpn.distributions.limits import censor_rows
-from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.columns import Column
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample, format_drawn_rows
-
-#: Fields of the evidence that are predicted block by block.
-_PREDICTED = ("mean", "low", "high", "expected", "aleatoric", "epistemic")
 
 
 class Evidence(NamedTuple):
@@ -45,13 +41,12 @@ class Evidence(NamedTuple):
     weight : array
         The weights.
     dists : list of CountDistribution
-        The predicted distributions, one object per block of consecutive rows.
+        The predicted distributions of the recorded counts, which are limited if counts are censored. There is one
+        object per block of consecutive rows.
     mean : array
         The predicted means.
     low, high : array
         The lowest and the highest count of each prediction interval.
-    expected : array
-        The probability of each interval by its predicted distribution.
     scores : RowScores
         The scores of the predictions.
     aleatoric : array
@@ -85,7 +80,6 @@ class Evidence(NamedTuple):
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    expected: np.ndarray
     scores: RowScores
     aleatoric: np.ndarray
     epistemic: np.ndarray
@@ -151,20 +145,26 @@ def gather_evidence(
     draw = draw_sample(sample, max_rows if held_out is None else None)
     rows, used, total = draw.positions, draw.take(sample), draw.total if total is None else total
     progress(f"Predicting {format_drawn_rows(len(used), total)}")
+    blocks = predictor.predict_rows(used) if held_out is None else predictor.predict_out_of_fold(held_out)
+    mixtures: list[Any] = []
+    dists, intervals, scores = [], [], []
     with torch.no_grad():
-        blocks = predictor.predict_rows(used) if held_out is None else predictor.predict_out_of_fold(held_out)
-        predicted = [_summarise_block(*block) for block in blocks]
-    scores = RowScores(*map(np.concatenate, zip(*(part.scores for part in predicted), strict=True)))
+        for prediction, block in blocks:
+            recorded = censor_rows(prediction.counts, block.limit)
+            interval = replace(prediction, distribution=recorded).interval_with_probability(LEVEL)
+            mixtures.append(prediction.counts)
+            dists.append(recorded)
+            intervals.append(interval)
+            scores.append(score_distribution(recorded, block.y, interval))
     progress(f"Scoring {format_drawn_rows(len(used), total)}")
     if held_out is None:
         others = {
             str(name): select_rows(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (len(sample),) else dist
             for name, dist in (baselines or {}).items()
         }
-        board = leaderboard(predictor, used, leaks, scores_note, others, total, scores)
+        board = leaderboard(predictor, used, leaks, scores_note, others, total)
     else:
         board = out_of_fold_leaderboard(predictor, held_out, leaks, scores_note)
-    columns = [np.concatenate(values) for values in zip(*(part.arrays for part in predicted), strict=True)]
     grouped = None
     if calibration.groups is not None and used.interval_groups is not None:
         grouped = calibration.groups.by, used.interval_groups
@@ -174,10 +174,14 @@ def gather_evidence(
         total=total,
         y=used.y,
         weight=used.weight_or_ones,
-        dists=[part.dist for part in predicted],
-        **dict(zip(_PREDICTED, columns, strict=True)),
-        scores=scores,
-        components=max(part.components for part in predicted),
+        dists=dists,
+        mean=_join(dist.mean for dist in dists),
+        low=_join(interval.low for interval in intervals),
+        high=_join(interval.high for interval in intervals),
+        scores=RowScores(*map(np.concatenate, zip(*scores, strict=True))),
+        aleatoric=_join(mixture.aleatoric for mixture in mixtures),
+        epistemic=_join(mixture.epistemic for mixture in mixtures),
+        components=max(mixture.size for mixture in mixtures),
         board=board,
         fingerprint=sample.compute_digest(),
         calibration_rows=int(calibration.intervals[MIXTURE].rows[0]) if MIXTURE in calibration.intervals else 0,
@@ -188,39 +192,6 @@ def gather_evidence(
     )
 
 
-class _PredictedBlock(NamedTuple):
-    """Predicted distributions, scores and summary arrays of one block of rows.
-
-    Attributes
-    ----------
-    dist : CountDistribution
-        The distributions of the recorded counts, which are limited if counts are censored.
-    scores : RowScores
-        The scores of the predictions.
-    components : int
-        The number of components of the mixture that is predicted for a row.
-    arrays : list of array
-        One array for each name in `_PREDICTED`, such as "mean".
-    """
-
-    dist: CountDistribution
-    scores: RowScores
-    components: int
-    arrays: list[np.ndarray]
-
-
-def _summarise_block(prediction: Prediction, rows: CountRows) -> _PredictedBlock:
-    """Compute intervals, aleatoric and epistemic variance, and scores of a block of rows from its prediction.
-
-    `prediction` has one distribution for each of `rows`, which have the counts.
-    """
-    mixture: Any = prediction.counts
-    recorded = censor_rows(mixture, rows.limit)
-    interval = replace(prediction, distribution=recorded).interval_with_probability(LEVEL)
-    values = recorded.mean, *interval, mixture.aleatoric, mixture.epistemic
-    scores = score_distribution(recorded, rows.y, interval)
-    return _PredictedBlock(recorded, scores, mixture.size, list(map(_to_numpy, values)))
-
-
-def _to_numpy(values: Tensor) -> np.ndarray:
-    return values.double().cpu().numpy()
+def _join(parts: Iterable[Tensor]) -> np.ndarray:
+    """Concatenate tensors to an array of floats."""
+    return torch.cat(list(parts)).double().cpu().numpy()

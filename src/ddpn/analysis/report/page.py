@@ -110,23 +110,17 @@ def write_report(
         " ".join(["fitted", *filter(None, fitted)]) if any(fitted) else "",
         f"evaluated on {format_drawn_rows(len(evidence.y), evidence.total, row_word)} on {date.today().isoformat()}",
     ]
-    text = render_page(
-        content, f"How well the model predicts {target}", [*filter(None, facts)], [*filter(None, [leak]), *warnings]
+    text = _load_template().render(
+        title=f"How well the model predicts {target}",
+        facts=[*filter(None, facts)],
+        warnings=[*filter(None, [leak]), *warnings],
+        **content,
     )
     try:
         write_text(target_path, text)
     except OSError as error:
         raise InputError(f"Cannot write {target_path}: {error.strerror or error}.") from error
     return target_path
-
-
-def render_page(content: Mapping[str, object], title: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
-    """Render the page template and return the HTML of the report.
-
-    `content` maps each name in the template to its value, as returned by `collect_content`. `facts` are shown below
-    `title`, and `warnings` before the sections.
-    """
-    return _load_template().render(title=title, facts=facts, warnings=warnings, **content)
 
 
 @cache

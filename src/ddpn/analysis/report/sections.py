@@ -322,7 +322,7 @@ def describe_row(evidence: Evidence, row: int, name: str, columns: Sequence[int]
     title = f"Row {evidence.labels[row]}"
     if evidence.ids is not None:
         title += f", {evidence.ids[0]} {evidence.ids[1][row]}"
-    interval = interval_words(evidence.low[row], evidence.high[row], evidence.expected[row])
+    interval = interval_words(evidence.low[row], evidence.high[row], evidence.scores.expected[row])
     facts = [
         ("Observed", format_number(evidence.y[row])),
         ("Predicted mean", format_number(evidence.mean[row])),

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ddpn.paper.datasets.dataset import LARGE_SHARES, Dataset, as_counts, split
-from ddpn.paper.datasets.sources import SOURCES, data_folder
+from ddpn.paper.datasets.sources import SOURCES
 from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["inventory"]
@@ -24,13 +24,10 @@ SOURCE = SOURCES["inventory"]
 
 def inventory() -> Dataset:
     """Load point clouds of shelves and their numbers of products from `inventory/beams.npz`; split them 70/10/20."""
-    path = data_folder() / SOURCE.files[0]
-    if not path.is_file():
-        raise InputError(
-            f"File not found: {path}. The paper's data are private. Pack your own beams with ddpn.paper.inputs.pack "
-            f"and save them there with numpy.savez(path, X=..., y=..., classes=...), or set DDPN_DATA to the parent of "
-            f"that folder."
-        )
+    path = SOURCE.find_file(
+        "The paper's data are private. Pack your own beams with ddpn.paper.inputs.pack and save them there with "
+        "numpy.savez(path, X=..., y=..., classes=...)."
+    )
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

@@ -31,15 +31,8 @@ def coco_people() -> Dataset:
     one, as in the paper. Images without people are left out, after which all of train2017 has the paper's 64,115
     images.
     """
-    folder = data_folder()
-    home = folder / "coco_people"
-    path = next((folder / name for name in SOURCE.files if (folder / name).is_file()), None)
-    if path is None:
-        instances, counts = (Path(name).relative_to("coco_people") for name in SOURCE.files)
-        raise InputError(
-            f"No annotations found: {home} has neither {instances} nor {counts}. "
-            f"Unpack {ANNOTATIONS_URL} and {SOURCE.url} there, or set DDPN_DATA to its parent folder."
-        )
+    home = data_folder() / "coco_people"
+    path = SOURCE.find_file(f"Unpack {ANNOTATIONS_URL} and {SOURCE.url} in {home}.")
     root = next((home / name for name in ("images", "train2017") if (home / name).is_dir()), None)
     if root is None:
         raise InputError(f"Folder of images not found: {home / 'train2017'}. Unpack {SOURCE.url} in {home}.")

@@ -213,17 +213,15 @@ def _intersect_slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Flo
     return np.fmin(a, b), np.fmax(a, b)
 
 
-def measure_points(
-    scenes: Sequence[Scene], rng: Generator, noise: float = NOISE, dropout: Range = DROPOUT
-) -> list[Floats]:
+def measure_points(scenes: Sequence[Scene], rng: Generator) -> list[Floats]:
     """Simulate the point cloud that the camera measures of each scene. Shape: (points, 3) per scene.
 
     Each pixel yields the point where its ray first meets a product. The measured distance has a normal error with the
-    standard deviation `noise` times the squared distance. In each scene a share of the pixels, drawn uniformly from the
-    range `dropout`, yields no point.
+    standard deviation `NOISE` times the squared distance. In each scene a share of the pixels, drawn uniformly from the
+    range `DROPOUT`, yields no point.
     """
     shape = (len(scenes), ROWS * COLUMNS)
-    lost = rng.uniform(*dropout, (len(scenes), 1))
+    lost = rng.uniform(*DROPOUT, (len(scenes), 1))
     kept, errors = rng.random(shape) >= lost, rng.standard_normal(shape, dtype=np.float32)
     clouds = []
     for scene, pixels, error in zip(scenes, kept, errors, strict=True):
@@ -232,7 +230,7 @@ def measure_points(
         seen = pixels & np.isfinite(nearest)
         points = nearest[seen, None] * rays[seen]
         distance = np.linalg.norm(points, axis=1, keepdims=True)
-        clouds.append(points * (1 + noise * distance * error[seen, None]))
+        clouds.append(points * (1 + NOISE * distance * error[seen, None]))
     return clouds
 
 

@@ -51,6 +51,19 @@ class Source:
             return ""
         return f"{n:,} {'of the' if n < self.rows else 'instead of the'} {self.rows:,} {noun} of the paper's data"
 
+    def find_file(self, remedy: str) -> Path:
+        """Return the path of the first of `files` that is in the data folder.
+
+        If none is, raise an `InputError` that names them. `remedy` is a sentence that says how to get one.
+        """
+        folder = data_folder()
+        paths = [folder / name for name in self.files]
+        for path in paths:
+            if path.is_file():
+                return path
+        names = " or ".join(map(str, paths))
+        raise InputError(f"File not found: {names}. {remedy} Or set DDPN_DATA to another data folder than {folder}.")
+
 
 _CATALOGUE = tomllib.loads((files(__package__) / "catalogue.toml").read_text(encoding="utf-8"))
 #: Every data set by name.

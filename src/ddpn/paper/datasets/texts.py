@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.paper.datasets.dataset import LARGE_SHARES, Dataset, Texts, split
-from ddpn.paper.datasets.sources import SOURCES, data_folder
+from ddpn.paper.datasets.sources import SOURCES
 from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["reviews"]
@@ -30,7 +30,11 @@ def reviews() -> Dataset:
     A missing title becomes "". Rows keep the order of the file and are split 70/10/20. The `note` gives the number of
     reviews that are left out, and compares the number of Amazon reviews with the paper's 793,966.
     """
-    path = _find_reviews(data_folder())
+    path = SOURCE.find_file(
+        # The address in the paper leads to a file with ratings only.
+        f"Download {SOURCE.url} (the paper names {SOURCE.url.replace('_5.json.gz', '.csv')}, which has no texts) into "
+        "that folder."
+    )
     if is_paper := path.name == Path(SOURCE.files[0]).name:
         terms = SOURCE.license, SOURCE.citation
     else:
@@ -67,34 +71,12 @@ def verses() -> Texts:
 
     The paper's file includes the Apocrypha: 36,694 verses instead of 31,102.
     """
-    folder = data_folder()
-    path = next((folder / name for name in VERSES.files if (folder / name).is_file()), folder / VERSES.files[0])
-    if not path.is_file():
-        raise InputError(
-            f"File not found: {path}. Run `ddpn data get bible`, or download {VERSES.url} into that folder, or set "
-            f"DDPN_DATA to its parent folder."
-        )
+    path = VERSES.find_file(f"Run `ddpn data get bible`, or download {VERSES.url} into that folder.")
     texts = [line.strip() for line in _read_lines(path) if line.strip()]
     if not texts:
         raise InputError(f"{path} must hold one verse per line, got none.")
     note = VERSES.describe_rows(len(texts), "verses")
     return Texts(texts, VERSES.license, VERSES.citation, note, sample=len(texts) < VERSES.rows)
-
-
-def _find_reviews(folder: Path) -> Path:
-    """Return the path of the reviews in a folder, preferably the paper's file, else the reviews of women's clothing.
-
-    Raise an `InputError` if neither file exists.
-    """
-    if path := next((folder / name for name in SOURCE.files if (folder / name).is_file()), None):
-        return path
-    paper, clothing = (Path(name).name for name in SOURCE.files)
-    # The address in the paper leads to a file with ratings only.
-    raise InputError(
-        f"No reviews found: {folder / 'reviews'} has neither {paper} nor {clothing}. Download {SOURCE.url} (the paper "
-        f"names {SOURCE.url.replace('_5.json.gz', '.csv')}, which has no texts) into that folder, or set DDPN_DATA to "
-        f"its parent folder."
-    )
 
 
 def _csv_rows(path: Path) -> Iterable[tuple[Any, ...]]:

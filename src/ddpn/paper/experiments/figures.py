@@ -58,19 +58,15 @@ def _simulate(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
     return simulate(name), np.linspace(SIMULATIONS[name].low, SIMULATIONS[name].high, 500)
 
 
-def _draw_band_and_rows(
-    ax: "Axes", simulation: Simulation, x: np.ndarray, ensemble: Mixture, band_suffix: str = "", **point_options: Any
-) -> None:
+def _draw_band_and_rows(ax: "Axes", simulation: Simulation, x: np.ndarray, ensemble: Mixture) -> None:
     """Draw the 95% prediction band of an ensemble over the inputs `x`, and the simulation's training rows as points.
 
-    `ensemble` has the predicted distribution at each of `x`. `band_suffix` is appended to the label "95% band" in the
-    legend. `point_options` are matplotlib's options for the points.
+    `ensemble` has the predicted distribution at each of `x`.
     """
     low, high = (end.numpy() for end in interval(require_supported(ensemble), _COVERAGE))
     train = simulation.split.train
-    points: dict[str, Any] = {"color": GREY, "ms": 2} | point_options
-    ax.fill_between(x, low, high, step="mid", color=BAND, lw=0, label=f"95% band{band_suffix}")
-    ax.plot(simulation.x[train], simulation.y[train], ".", **points, label="training rows", rasterized=True)
+    ax.fill_between(x, low, high, step="mid", color=BAND, lw=0, label="95% band")
+    ax.plot(simulation.x[train], simulation.y[train], ".", color=GREY, ms=2, label="training rows", rasterized=True)
 
 
 def draw_wave(experiment: Experiment, out: Path) -> "Figure":

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import Mixture
-from ddpn.distributions.mixture import CountMixture
 from ddpn.paper.datasets import bible, load
 from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, draw_legend_below, make_axes, new_figure
 from ddpn.paper.experiments.experiment import Experiment
@@ -64,36 +63,20 @@ def check_rows(run: FinishedRun, counts: Tensor, test_counts: np.ndarray) -> Non
         raise InputError(f"The data has changed since {run.folder} was tested on it. Run it again.")
 
 
-def draw_pmf(ax: "Axes", networks: Distribution, observed: float) -> None:
-    """Draw the predicted pmfs of each network (lines) and of the ensemble (bars) for one row into the panel `ax`.
-
-    `networks` is a batch of distributions, one per network. The ensemble is their mixture with equal weights. A
-    vertical line marks the `observed` count. The x axis shows the central 99.9% interval of the ensemble.
-    """
-    ensemble = CountMixture(networks)
-    low, high = (float(end) for end in ensemble.interval(0.999))
-    y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
-    heights = ensemble.log_prob(y).exp().numpy()
-    ax.bar(y.numpy(), heights, 0.8, color=BAND, edgecolor=ACCENT, hatch="//", label="ensemble")
-    ax.plot(y.numpy(), networks.log_prob(y[:, None]).exp().numpy(), color="0.35", lw=0.8, marker="o", ms=2.5)
-    ax.plot([], [], color="0.35", lw=0.8, marker="o", ms=2.5, label="members")
-    ax.axvline(observed, color="black", ls=":", lw=1.2, label="observed")
-    ax.locator_params(axis="x", integer=True)
-
-
 def draw_prediction(
-    ax: "Axes", networks: Distribution, *, color: str = ACCENT, single: bool = False, highest: float = 0.0
+    ax: "Axes", networks: Distribution, observed: float | None = None, *, color: str = ACCENT, single: bool = False
 ) -> None:
     """Draw the predicted distributions of a row in the paper's style: the networks in grey, the ensemble in `color`.
 
     `networks` is a batch of distributions, one per network. If `single` is True, only the first network is drawn, in
     `color`. Count distributions are drawn as pmfs with markers, and Gaussians as densities. An ensemble of Gaussians is
-    drawn as one Normal with the mixture's mean and variance. The x axis extends at least to the count `highest`.
+    drawn as one Normal with the mixture's mean and variance. A star marks the `observed` count, if it is given, and the
+    x axis extends at least to it.
     """
     is_normal = isinstance(networks, Normal)
     whole: Mixture | Normal = Mixture(networks)
     whole = Normal(whole.mean, whole.stddev) if is_normal else whole
-    top = max(float(whole.icdf(torch.tensor(0.999, dtype=torch.float64))) + 3.0, highest + 0.5)
+    top = max(float(whole.icdf(torch.tensor(0.999, dtype=torch.float64))) + 3.0, (observed or 0.0) + 0.5)
     y = torch.linspace(0.0, top, 400, dtype=torch.float64) if is_normal else torch.arange(top, dtype=torch.float64)
     look: dict[str, Any] = {"lw": 1.2} if is_normal else {"lw": 1.0, "marker": "o", "ms": 2.5}
     heights = networks.log_prob(y[:, None]).exp().numpy()
@@ -102,6 +85,8 @@ def draw_prediction(
     else:
         ax.plot(y.numpy(), heights, color="0.8", **look | {"lw": 0.8})
         ax.plot(y.numpy(), whole.log_prob(y).exp().numpy(), color=color, **look)
+    if observed is not None:
+        ax.plot(observed, 0.0, "*", color="black", ms=8, zorder=4, clip_on=False)
     ax.set(xlim=(-0.5, top), ylim=(-0.05, max(1.1, ax.get_ylim()[1])))
     ax.locator_params(axis="x", integer=True, nbins=5)
 
@@ -157,9 +142,7 @@ def _draw_images(
         for picture, ax, row in zip(line[::2], line[1::2], rows, strict=True):
             picture.imshow(read_image(files[row], source["size"]).permute(1, 2, 0).numpy())
             picture.set_axis_off()
-            count = float(counts[row])
-            draw_prediction(ax, run.distribution(tensors["raw"][row]), single=single, highest=count)
-            ax.plot(count, 0.0, "*", color="black", ms=8, zorder=4, clip_on=False)
+            draw_prediction(ax, run.distribution(tensors["raw"][row]), float(counts[row]), single=single)
         number = f"Figure {first_figure + _IN_PAPER.index(run.method.name)}: " if first_figure is not None else ""
         line[0].set_title(f"{number}{run.label}", loc="left")
     return figure
@@ -219,12 +202,13 @@ def draw_beams(experiment: Experiment, out: Path) -> "Figure":
         name = data.classes[int(packed[0, 0])]
         front.set_title(f"test row {row}: {name}, {count} product{'s' * (count != 1)}", loc="left")
         side.set_title("from the side", loc="right")
-        draw_pmf(pmf, run.distribution(raw[row]), count)
+        draw_prediction(pmf, run.distribution(raw[row]), count)
+        pmf.autoscale(axis="y")
         pmf.set_ylabel("probability")
     for ax, label in zip(axes[-1], (_AXES[0], _AXES[2], "products"), strict=True):
         ax.set_xlabel(label)
-    figure.suptitle(f"{run.label}; lighter points are farther from the camera", fontsize=10)
-    draw_legend_below(figure, axes[:, 2], columns=3)
+    colors = "lighter points are farther from the camera; grey: networks, blue: ensemble, star: true count"
+    figure.suptitle(f"{run.label}; {colors}", fontsize=10)
     return figure
 
 
