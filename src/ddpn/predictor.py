@@ -83,8 +83,7 @@ class Predictor:
         Calibrated levels of intervals, recalibration maps of the cdf, and out-of-distribution scores. Empty before
         calibration.
     scales : dict
-        Summaries of the training rows' exposures ("exposure") and upper bounds ("upper"), if they have any. Empty in
-        models that were saved by version 0.3 or earlier.
+        Summaries of the training rows' exposures ("exposure") and upper bounds ("upper"), if they have any.
 
     Examples
     --------
@@ -472,7 +471,7 @@ class Predictor:
             weights = {name: entry["weight"] for name, entry in member_entries.items()}
             fold_weights = manifest.get("fold_weights", ())
             predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts, fold_weights)
-            predictor.scales = {name: ScaleSummary(*values) for name, values in manifest.get("scales", {}).items()}
+            predictor.scales = {name: ScaleSummary(*values) for name, values in manifest["scales"].items()}
             predictor.calibration = Calibration.from_state(files, manifest)
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(

@@ -1,8 +1,5 @@
 """Test columns with roles: upper bounds per row that are features, groups of intervals, dates in another order."""
 
-import json
-import shutil
-
 import numpy as np
 import polars as pl
 import pytest
@@ -71,21 +68,22 @@ def test_a_bound_is_shown_with_the_range_and_the_median_of_the_training_rows(ser
     assert abs(column["typical"] - wards["beds"].median()) <= 0.1 * (high - low)
 
 
-def test_the_example_has_a_typical_exposure_also_of_older_models(model_path, table, tmp_path, rewrite):
-    """Models that were saved without a summary of exposures start from 1."""
-    old = tmp_path / "old.model"
-    shutil.copytree(model_path, old)
-    manifest = json.loads((old / "model.json").read_text())
-    del manifest["scales"]
-    (old / "model.json").write_text(json.dumps(manifest))
-    rewrite(old)
-    with TestClient(create_app({"new": model_path, "old": old}, reload_every=0.0)) as client:
-        new, before = (client.get(f"/models/{name}").json() for name in ("new", "old"))
+def test_the_example_has_a_typical_exposure(model_path, table):
+    with TestClient(create_app({"visits": model_path}, reload_every=0.0)) as client:
+        about = client.get("/models/visits").json()
     days = table["days"]
-    assert days.quantile(0.4) < new["example"]["days"] < days.quantile(0.6)
-    (column,) = [candidate for candidate in new["columns"] if candidate["name"] == "days"]
+    assert days.quantile(0.4) < about["example"]["days"] < days.quantile(0.6)
+    (column,) = [candidate for candidate in about["columns"] if candidate["name"] == "days"]
     assert days.min() <= column["range"][0] < column["range"][1] <= days.max()
-    assert before["example"] == {**new["example"], "days": 1.0}
+
+
+def test_the_example_of_a_model_without_exposures_starts_from_1(wards_folder, tmp_path):
+    wards_folder.save(tmp_path / "wards.model")
+    with TestClient(create_app({"wards": tmp_path / "wards.model"}, reload_every=0.0, exposure="weeks")) as client:
+        about = client.get("/models/wards").json()
+    (column,) = [candidate for candidate in about["columns"] if candidate["name"] == "weeks"]
+    assert column == {"name": "weeks", "kind": "exposure", "typical": 1.0}
+    assert about["example"]["weeks"] == 1.0
 
 
 @pytest.mark.parametrize(("beds", "words"), [(-1, "at least 0"), (2.5, "an integer"), (None, "an integer")])

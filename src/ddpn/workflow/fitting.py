@@ -43,7 +43,7 @@ from ddpn.storage.model_files import check_destination
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample
 from ddpn.tables.seen_rows import SeenRows
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, SavedModel
+from ddpn.workflow.model_folder import CHECKPOINT, ModelFolder, SavedModel
 from ddpn.workflow.preparing import Prepared, compute_identity, restore_checkpoint
 
 #: In each group of calibrated intervals, the scores of all rows together count as much as this number of its own rows.
@@ -136,7 +136,6 @@ def fit(
     missing, folds, model.leaks_ = fitted.missing, fitted.folds, prepared.leaks
     packages = {name: version(name) for name in ("ddpn", "torch", "scikit-learn", "numpy", "polars")}
     task = {
-        "format": FORMAT,
         "plan": prepared.plan.as_dict(),
         **hashes,
         "roles": prepared.roles.as_dict(),
