@@ -27,7 +27,6 @@ import numpy as np
 
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, out_of_fold_leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions, calibrate
-from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members.folds import Folds
 from ddpn.pipeline import CALIBRATION, FittedPipeline, PipelineOptions, calibrate_pipeline, describe_fewer_rows
@@ -267,16 +266,11 @@ def fit_prepared_table(
     schedule.on_step("Training")
     counts, held_out = prepared.plan.count_range, validation if len(validation) else None
     try:
-        fitted = model.fit_rows(train, held_out, counts, options, schedule, prepared.stream)
+        return model.fit_rows(train, held_out, counts, options, schedule, prepared.stream)
     except KeyboardInterrupt:
         if model.checkpoint is not None:
             Path(model.checkpoint).unlink(missing_ok=True)
         raise
-    # These arguments must not be saved with the model.
-    model.set_params(checkpoint=None, verbose=None, n_jobs=None)
-    if isinstance(model, CountRegressor):
-        model.set_params(time_budget=None)
-    return fitted
 
 
 def _restore_pipeline(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -> FittedPipeline:
