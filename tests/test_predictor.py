@@ -271,7 +271,7 @@ def test_a_saved_predictor_is_the_same(predictor_with_calibration, model_path):
     for name, levels in predictor.calibration.intervals.items():
         for ours, theirs in zip(levels, again.calibration.intervals[name], strict=True):
             assert (ours == theirs).all()
-    assert again.scales == {"exposure": (EXPOSURE.min(), np.sort(EXPOSURE)[(len(X) - 1) // 2], EXPOSURE.max())}
+    assert again.scales == {"exposure": [EXPOSURE.min(), np.sort(EXPOSURE)[(len(X) - 1) // 2], EXPOSURE.max()]}
     assert again.calibration.ood.alpha == 0.1
     assert (again.calibration.ood_pvalue(2 * X) == predictor.calibration.ood_pvalue(2 * X)).all()
     manifest = json.loads((model_path / "model.json").read_text())

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -41,22 +41,6 @@ from ddpn.tables.reading import read_table
 from ddpn.tables.schema import Schema
 
 
-class ScaleSummary(NamedTuple):
-    """Minimum, median and maximum of the exposures, or of the upper bounds, of the training rows."""
-
-    smallest: float
-    median: float
-    largest: float
-
-    @classmethod
-    def from_values(cls, values: np.ndarray) -> Self:
-        """Summarise the exposures or the upper bounds of rows, an array with one value per row.
-
-        The median is always one of the values, so it is an integer if all values are.
-        """
-        return cls(*(float(value) for value in np.quantile(values, [0.0, 0.5, 1.0], method="lower")))
-
-
 class Predictor:
     """A weighted mixture of fitted models, the members, with its calibration.
 
@@ -83,8 +67,8 @@ class Predictor:
         Calibrated levels of intervals, recalibration maps of the cdf, and out-of-distribution scores. Empty before
         calibration.
     scales : dict
-        Summaries of the training rows' exposures ("exposure") and upper bounds ("upper"), if they have any. Empty in
-        models that were saved by version 0.3 or earlier.
+        For the exposures ("exposure") and the upper bounds ("upper") of the training rows, if they have any: a list of
+        the minimum, the median and the maximum.
 
     Examples
     --------
@@ -110,7 +94,7 @@ class Predictor:
         self.weights = dict.fromkeys(members, 1.0 / len(members)) if weights is None else dict(weights)
         self.seconds = dict(seconds or {})
         self.calibration = Calibration()
-        self.scales: dict[str, ScaleSummary] = {}
+        self.scales: dict[str, list[float]] = {}
 
     @property
     def active_members(self) -> dict[str, Member]:
@@ -158,7 +142,9 @@ class Predictor:
             self.seconds[name] = seconds
 
     def summarise_scales(self, sample: CountRows) -> None:
-        """Set the attribute `scales` to summaries of the training rows' exposures and upper bounds.
+        """Set the attribute `scales` from the training rows' exposures and upper bounds.
+
+        The median is always one of the values, so it is an integer if all values are.
 
         Parameters
         ----------
@@ -166,7 +152,11 @@ class Predictor:
             The training rows.
         """
         columns = {"exposure": sample.exposure, "upper": sample.upper if self.counts.upper_per_row else None}
-        self.scales = {name: ScaleSummary.from_values(values) for name, values in columns.items() if values is not None}
+        self.scales = {
+            name: np.quantile(values, [0.0, 0.5, 1.0], method="lower").tolist()
+            for name, values in columns.items()
+            if values is not None
+        }
 
     # Predicting --------------------------------------------------------------------------------------------------
 
@@ -472,7 +462,7 @@ class Predictor:
             weights = {name: entry["weight"] for name, entry in member_entries.items()}
             fold_weights = manifest.get("fold_weights", ())
             predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts, fold_weights)
-            predictor.scales = {name: ScaleSummary(*values) for name, values in manifest.get("scales", {}).items()}
+            predictor.scales = manifest["scales"]
             predictor.calibration = Calibration.from_state(files, manifest)
             profile, estimator = predictor.calibration.profile, manifest.get("estimator")
             if profile and estimator and profile.schema != Schema.from_dict(estimator["schema"]):

@@ -31,7 +31,6 @@ STEPS = 3
 
 def test_the_task_has_all_about_the_fit(patients_fit, patients):
     task = patients_fit.folder.task
-    assert task["format"] == 3
     assert task["identity"] == compute_identity(patients)
     assert task["split"] == {
         "how": "at random by seed 0",

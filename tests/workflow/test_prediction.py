@@ -18,7 +18,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow import prediction
 from ddpn.workflow.examining import collect_report_arguments, evaluate, explain_table, monitor
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.model_folder import ModelFolder, SavedModel, load
+from ddpn.workflow.model_folder import ModelFolder, load
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.rows_to_score import choose_rows_to_score
@@ -237,15 +237,6 @@ def test_reports_and_explanations_of_a_table_that_was_fitted_as_a_whole(cross_fi
     compared = monitor(cross_fitted_folder, table)
     assert "the model was fitted to all rows of this table" in compared.not_compared[-1]
     assert not {"coverage", "pit"} & {check.kind for check in compared.checks}
-
-
-def test_models_of_version_0_3_have_scores_of_test_rows(cross_fitted_folder, tmp_path):
-    scores = {
-        name: value for name, value in cross_fitted_folder.task["scores"].items() if name not in ("scored_on", "title")
-    }
-    task = {name: value for name, value in cross_fitted_folder.task.items() if name != "scores"} | {"test": scores}
-    ModelFolder(cross_fitted_folder.model, task).save(tmp_path / "old")
-    assert SavedModel(tmp_path / "old").task["scores"]["title"] == "Scores on 300 test rows"
 
 
 def gather_leaderboard(parts):

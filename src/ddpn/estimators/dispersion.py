@@ -145,12 +145,12 @@ def check_coefficients(
     features = np.r_[[INTERCEPT], names[kept]]
     wide = {p: spread > _MAX_STANDARD_ERROR for p, spread in enumerate(standard_errors) if labels[p].startswith("log")}
     undetermined = {p: features[: len(mask)][mask] for p, mask in wide.items() if mask.any()}
-    if undetermined and not _is_harmless_limit(fit, labels, list(undetermined), quality):
+    reason = _explain_undetermined(fit, labels, list(undetermined), quality) if undetermined else ""
+    if reason:
         shown = "; ".join(
             f"{labels[p]}: {join_words([repr(name) for name in some])}" for p, some in undetermined.items()
         )
-        reason = _explain_limit(fit, labels, list(undetermined))
-        sentences.append(f"The rows hardly determine some coefficients ({shown}), {reason or _GENERAL_REASON}")
+        sentences.append(f"The rows hardly determine some coefficients ({shown}), {reason}")
     return sentences
 
 
@@ -160,37 +160,22 @@ _GENERAL_REASON = (
 )
 
 
-def _find_limit(fit: LinearFit, labels: tuple[str, ...], undetermined: list[int]) -> tuple[str, str]:
-    """Return the name of the dispersion that lies at an end of its range, and this end, "low" or "high".
+def _explain_undetermined(
+    fit: LinearFit, labels: tuple[str, ...], undetermined: list[int], quality: GoodnessOfFit
+) -> str:
+    """Return the end of a sentence that explains very large standard errors of coefficients; "" if they are harmless.
 
-    `undetermined` are the indices of the parameters with a very large standard error. If they are anything but a single
-    constant dispersion, return two empty strings. `fit` and `labels` are as for `check_coefficients`.
+    They are harmless if two conditions hold. The only such coefficient is a constant gamma at the low end of its range.
+    And the variance of the counts is less than 1.5 times the variance that the model predicts.
+
+    `undetermined` are the indices of the parameters with a very large standard error. The other arguments are as for
+    `check_coefficients`.
     """
     p = undetermined[0]
     if len(undetermined) > 1 or p not in fit.objective.head.dispersion_outputs or fit.objective.linear[p]:
-        return "", ""
-    return labels[p], "low" if fit.linear.base[p] < 0.0 else "high"
-
-
-def _explain_limit(fit: LinearFit, labels: tuple[str, ...], undetermined: list[int]) -> str:
-    """Return a clause that explains the very large standard error of a constant dispersion; "" if there is none.
-
-    `undetermined` are the indices of the parameters with a very large standard error. `fit` and `labels` are as for
-    `check_coefficients`.
-    """
-    reason = _LIMITS.get(_find_limit(fit, labels, undetermined))
-    return f"because it is at the end of its range. {reason}" if reason else ""
-
-
-def _is_harmless_limit(
-    fit: LinearFit, labels: tuple[str, ...], undetermined: list[int], quality: GoodnessOfFit
-) -> bool:
-    """Return True if it is harmless that some coefficients are hardly determined.
-
-    This is the case if two conditions hold. The only such coefficient is a constant gamma at the low end of its range.
-    And the variance of the counts is less than 1.5 times the variance that the model predicts. `undetermined` are the
-    indices of the parameters with a very large standard error. The other arguments are as for `check_coefficients`.
-    """
-    if quality.pearson_chi2 is None or _find_limit(fit, labels, undetermined) != ("log gamma", "low"):
-        return False
-    return quality.pearson_chi2 < _MIN_EXCESS_AT_LIMIT * quality.total_weight
+        return _GENERAL_REASON
+    limit = labels[p], "low" if fit.linear.base[p] < 0.0 else "high"
+    chi2 = quality.pearson_chi2
+    if limit == ("log gamma", "low") and chi2 is not None and chi2 < _MIN_EXCESS_AT_LIMIT * quality.total_weight:
+        return ""
+    return f"because it is at the end of its range. {_LIMITS[limit]}" if limit in _LIMITS else _GENERAL_REASON

@@ -15,6 +15,7 @@ from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.storage.contents import JsonObject
 from ddpn.storage.files import atomic_folder, check_writable, folder_lock, recover, sha256
 
+#: The version of all files of a model folder.
 FORMAT = 7
 MANIFEST = "model.json"
 #: The file in which `ddpn fit` records how a model was fitted.

@@ -27,7 +27,6 @@ import numpy as np
 
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, out_of_fold_leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions, calibrate
-from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members.folds import Folds
 from ddpn.pipeline import CALIBRATION, FittedPipeline, PipelineOptions, calibrate_pipeline, describe_fewer_rows
@@ -43,7 +42,7 @@ from ddpn.storage.model_files import check_destination
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample
 from ddpn.tables.seen_rows import SeenRows
 from ddpn.workflow.config import FitConfig
-from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, SavedModel
+from ddpn.workflow.model_folder import CHECKPOINT, ModelFolder, SavedModel
 from ddpn.workflow.preparing import Prepared, compute_identity, restore_checkpoint
 
 #: In each group of calibrated intervals, the scores of all rows together count as much as this number of its own rows.
@@ -136,7 +135,6 @@ def fit(
     missing, folds, model.leaks_ = fitted.missing, fitted.folds, prepared.leaks
     packages = {name: version(name) for name in ("ddpn", "torch", "scikit-learn", "numpy", "polars")}
     task = {
-        "format": FORMAT,
         "plan": prepared.plan.as_dict(),
         **hashes,
         "roles": prepared.roles.as_dict(),
@@ -268,16 +266,11 @@ def fit_prepared_table(
     schedule.on_step("Training")
     counts, held_out = prepared.plan.count_range, validation if len(validation) else None
     try:
-        fitted = model.fit_rows(train, held_out, counts, options, schedule, prepared.stream)
+        return model.fit_rows(train, held_out, counts, options, schedule, prepared.stream)
     except KeyboardInterrupt:
         if model.checkpoint is not None:
             Path(model.checkpoint).unlink(missing_ok=True)
         raise
-    # These arguments must not be saved with the model.
-    model.set_params(checkpoint=None, verbose=None, n_jobs=None)
-    if isinstance(model, CountRegressor):
-        model.set_params(time_budget=None)
-    return fitted
 
 
 def _restore_pipeline(unfinished: ModelFolder, prepared: Prepared, schedule: Schedule) -> FittedPipeline:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor
     from ddpn.predictor import Predictor
 
-#: The version of task.json.
-FORMAT = 3
 CHECKPOINT = "checkpoint.safetensors"
 #: Files about the training rows, in a separate folder because predictions do not need them.
 SEEN_ROWS, FOLDS = "fit/rows.safetensors", "fit/folds.safetensors"
@@ -84,16 +82,7 @@ def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
     digest = manifest["files"].get(TASK)
     if digest is None:
         return _make_task(path, manifest.get("estimator"))
-    task = json.loads(read_files(path, {"files": {TASK: digest}})[TASK])
-    if task.get("format") != FORMAT:
-        got = f"has format {task.get('format')!r}, but this version reads format {FORMAT}"
-        raise InputError(f"{path / TASK} {got}. Fit the model again.")
-    if "test" in task:
-        # Version 0.3 scored test rows only.
-        rows = "test rows"
-        title = f"Scores on {task['test']['rows']:,} {rows}"
-        task["scores"] = {"scored_on": rows, "title": title, **task.pop("test")}
-    return task
+    return dict(json.loads(read_files(path, {"files": {TASK: digest}})[TASK]))
 
 
 def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
