@@ -144,6 +144,9 @@ def gather_evidence(
         sample = sample.replace(interval_groups=labels)
     draw = draw_sample(sample, max_rows if held_out is None else None)
     rows, used, total = draw.positions, draw.take(sample), draw.total if total is None else total
+    if held_out is not None:
+        order = held_out.held_out.block_order  # in which the rows are predicted
+        rows, used = rows[order], used.rows(order)
     progress(f"Predicting {format_drawn_rows(len(used), total)}")
     blocks = predictor.predict_rows(used) if held_out is None else predictor.predict_out_of_fold(held_out)
     mixtures: list[Any] = []
