@@ -99,10 +99,10 @@ class Booster:
     def raw(self, matrix: np.ndarray) -> np.ndarray:
         """Compute the sum of the tree outputs for each row of a matrix, without a link function.
 
-        The result equals LightGBM's digit by digit, but takes a third of the time: a block of rows follows one tree
-        after the other, so that a tree is read from memory once per block. Missing numbers and categories are NaN.
-        `matrix` has all columns of the table. Shape: (rows, columns) -> (rows,). If the trees predict a mean, the
-        result is the log rate, the log mean of a row with the reference exposure (`Trees.unit`).
+        The result equals LightGBM's digit by digit. A block of rows passes through one tree after the other, so that a
+        tree is read from memory once per block. Missing numbers and categories are NaN. `matrix` has all columns of the
+        table. Shape: (rows, columns) -> (rows,). If the trees predict a mean, the result is the log rate, the log mean
+        of a row with the reference exposure (`Trees.unit`).
         """
         total = np.zeros(len(matrix))
         if self.rounds:
