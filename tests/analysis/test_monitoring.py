@@ -255,6 +255,24 @@ def test_coverage_and_pit_are_compared_with_what_is_expected_of_so_many_rows(pre
     assert (generous.effect, generous.drift) == (0.0, False)
 
 
+def test_rows_count_by_their_weights(predictor, rows):
+    """Rows of weight 3 are like three rows, also if a part of the rows is drawn in proportion to their weights."""
+    rng = np.random.default_rng(1)
+    is_odd = rng.uniform(size=len(rows)) < 0.5
+    odd = rows.replace(y=np.where(is_odd, rows.y + 4.0, rows.y))
+    weight = np.where(is_odd, 1.0, 50.0)
+    weighted = check_sample(predictor, odd.replace(weight=weight), max_rows=None)
+    alike = check_sample(predictor, rows.rows(~is_odd), max_rows=None)
+    unweighted = check_sample(predictor, odd, max_rows=None)
+    drawn = check_sample(predictor, odd.replace(weight=weight), max_rows=150)
+    name, pit = "coverage of 90% intervals", "PIT of the counts"
+    assert abs(weighted[name].effect - alike[name].effect) < 0.02 < unweighted[name].effect - weighted[name].effect
+    assert abs(weighted[pit].effect - alike[pit].effect) < 0.03 < unweighted[pit].effect - weighted[pit].effect
+    assert abs(weighted[name].effect - drawn[name].effect) < 0.05
+    same = check_sample(predictor, odd.replace(weight=np.full(len(odd), 7.0)), max_rows=None)
+    assert same == unweighted
+
+
 def share_inside(dist, y: float, level: float) -> float:
     """The share of a count that is inside the narrowest interval, which takes counts by their probability."""
     counts = np.arange(200)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddpn.calibration import calibrate as module
-from ddpn.calibration.calibrate import CalibrationOptions, calibrate, fit_calibration, fit_intervals
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate, fit_calibration, fit_intervals, fit_profile
 from ddpn.calibration.intervals import score_blocks
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import Censored, Poisson, Recalibrated
@@ -233,6 +233,17 @@ class ConstantMean(Constant):
 
     def distribution(self, X, exposure=None):
         return Poisson(torch.full((len(X), 1), 2.0, dtype=torch.float64))
+
+
+def test_validation_rows_of_weight_0_do_not_count_in_flags():
+    rng = np.random.default_rng(2)
+    train, validation = (CountRows(rng.normal(size=(rows, 2)), rng.poisson(2.0, rows)) for rows in (400, 300))
+    is_odd = np.arange(300) >= 200
+    with_odd = validation.replace(X=np.where(is_odd[:, None], 50.0, validation.X), weight=np.where(is_odd, 0.0, 1.0))
+    calibrations = [fit_profile(Folds(train, rows)) for rows in (with_odd, validation.rows(~is_odd))]
+    pvalues = [calibration.ood_pvalue([[0.0, 0.0], [6.0, 6.0], [50.0, 50.0]]) for calibration in calibrations]
+    np.testing.assert_array_equal(*pvalues)
+    assert pvalues[0][1] < 0.01
 
 
 def test_censored_counts_are_calibrated_by_the_distributions_of_records():

@@ -205,6 +205,37 @@ def test_the_leaderboard_has_the_scores_of_the_estimator(glm_and_fresh_rows):
     assert board.to_dict()["rows"] == 1000
 
 
+@pytest.mark.filterwarnings("ignore:The counts are over-dispersed")
+def test_the_leaderboard_has_the_intervals_of_each_group():
+    """Intervals of overdispersed rows are wider: the scores are those of the intervals that the model predicts."""
+    rng = np.random.default_rng(0)
+
+    def draw(rows: int) -> tuple[pd.DataFrame, np.ndarray]:
+        ward = rng.choice(["calm", "wild"], rows)
+        X = pd.DataFrame({"x": rng.normal(size=rows), "ward": ward})
+        return X, rng.poisson(np.exp(2.0 + 0.2 * X["x"]) * np.where(ward == "wild", rng.gamma(0.5, 2.0, rows), 1.0))
+
+    (X, y), (held_out, counts), (new, observed) = draw(600), draw(1000), draw(1000)
+    model = (
+        CountGLM("poisson")
+        .fit(X[["x"]], y)
+        .fit_intervals(held_out[["x"]], counts, groups=held_out["ward"], group_rows=0)
+    )
+    for chosen in (slice(None), (new["ward"] == "calm").to_numpy(), (new["ward"] == "wild").to_numpy()):
+        rows, seen, labels = new[["x"]][chosen], observed[chosen], new["ward"][chosen]
+        low, high = model.predict_interval(rows, groups=labels).T
+        board = model.leaderboard(rows, seen, interval_groups=labels)
+        entry = next(entry for entry in board.entries if entry["name"] == "mixture")
+        assert entry["coverage"] == pytest.approx(((low <= seen) & (seen <= high)).mean())
+        assert entry["width"] == pytest.approx((high - low).mean())
+        assert abs(entry["coverage"] - 0.91) < 0.04
+    with pytest.raises(InputError, match=r"^No column named 'ward' \(`interval_groups`\)"):
+        model.leaderboard(new[["x"]], observed)
+    by_column = CountGLM("poisson").fit(X, y).fit_intervals(held_out, counts, groups="ward", group_rows=0)
+    low, high = by_column.predict_interval(new).T
+    assert by_column.leaderboard(new, observed).entries[0]["width"] == pytest.approx((high - low).mean())
+
+
 def test_the_verdict_prefers_what_is_better(glm_and_fresh_rows):
     model, X, y = glm_and_fresh_rows
     assert model.verdict(X, y).prefer in (None, "glm"), "never the constant, which is clearly worse"

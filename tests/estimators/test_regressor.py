@@ -545,3 +545,26 @@ def test_the_weights_of_a_fold_are_chosen_by_the_others_and_saved(tmp_path):
     assert model.predictor_.for_fold(3, Calibration()).weights == weights[3]
     model.save(tmp_path / "m")
     assert CountRegressor.load(tmp_path / "m").predictor_.fold_weights == weights
+
+
+def test_small_arrays_of_few_values_are_scored_like_data_frames():
+    """Equal rows are equal by chance: they are in any fold, and a fold does not hold all rows with a certain count."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (120, 1)).astype(float)
+    y = rng.poisson(np.exp(0.5 + 0.8 * X[:, 0]))
+    boards = []
+    for table in (X, pd.DataFrame(X, columns=["x0"])):
+        model = CountRegressor(members=["constant", "glm"], random_state=0).fit(table, y)
+        boards.append(model.leaderboard())
+        assert model.leaderboard().rows == 120
+    assert [entry["crps"] for entry in boards[0].entries] == [entry["crps"] for entry in boards[1].entries]
+
+
+def test_repeated_rows_of_a_small_array_are_like_a_weight():
+    rng = np.random.default_rng(1)
+    X, weight = rng.normal(size=(40, 2)), rng.integers(1, 4, 40)
+    y = rng.poisson(np.exp(0.5 + 0.8 * X[:, 0]))
+    model = CountRegressor(members=["constant", "trees", "glm"], random_state=0)
+    weighted = model.fit(X, y, sample_weight=weight).predict_interval(X)
+    often = np.repeat(np.arange(40), weight)
+    np.testing.assert_array_equal(weighted, model.fit(X[often], y[often]).predict_interval(X))

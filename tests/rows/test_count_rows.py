@@ -194,6 +194,34 @@ def test_checked_rows_hold_vectors_and_labels():
     assert get_row_labels([1, 2], np.ones(2), pl.Series([1])) is None
 
 
+def test_vectors_of_every_type_belong_to_their_rows():
+    """A shuffled index of a series must not select by label."""
+    index = [2, 0, 1]
+    group = pd.Series(["a", "b", "b"], index=index)
+    limit, labels = pd.Series([np.inf, 4.0, 9.0], index=index), pd.Series(["p", "q", "r"], index=index)
+    wards = pd.Series(["A", "B", "C"], index=index)
+    result = CountRows(np.eye(3), [1, 4, 2], group=group, limit=limit, labels=labels, interval_groups=wards)
+    last = result.rows(np.array([2, 1]))
+    assert last.group[0] == last.group[1] != result.group[0]
+    assert last.limit.tolist() == [9.0, 4.0]
+    assert last.labels.tolist() == ["r", "q"]
+    assert last.interval_groups.tolist() == ["C", "B"]
+    missing = CountRows(np.eye(3), [1, 4, 2], group=[None, None, "a"])
+    assert len(set(missing.group.tolist())) == 3, "rows without a label are groups of their own"
+
+
+@pytest.mark.parametrize("name", ["group", "limit", "labels", "interval_groups"])
+def test_vectors_have_one_value_per_row(name):
+    with pytest.raises(InputError, match=rf"^{name} must have one .* per row of X, got shape \(2,\) for 3 rows"):
+        CountRows(np.eye(3), [1, 2, 3], **{name: [5, 6]})
+
+
+@pytest.mark.parametrize("limit", [[1.0, -2.0, 3.0], [1.0, np.nan, 3.0]])
+def test_recording_limits_are_not_negative(limit):
+    with pytest.raises(InputError, match=r"^limit must be 0 or larger, got .* at row 1"):
+        CountRows(np.eye(3), [1, 0, 3], limit=limit)
+
+
 def test_errors_about_rows_are_named_by_the_first_that_knows_them():
     bad = np.array([False, True, False])
     with pytest.raises(InputError, match=r"^x must be 1 at row 1\. Fix it\.$"), label_row_errors(None):

@@ -19,6 +19,7 @@ from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import value_text
 from ddpn.runtime.threads import single_thread
+from ddpn.statistics import effective_rows, weighted_mean
 from ddpn.tables.columns import Column
 from ddpn.tables.row_hashes import hash_texts
 
@@ -210,31 +211,34 @@ def compare_counts(predictor: Predictor, sample: CountRows) -> list[Check]:
     `predictor` is the model. The coverage is compared with the coverage of held-out rows, so that intervals that were
     never quite right do not count as drift. The PIT is compared with a uniform distribution by its Kolmogorov-Smirnov
     distance. The p-value is that of a two-sample test whose second sample is as large as the calibration rows, because
-    the model was calibrated on finitely many rows.
+    the model was calibrated on finitely many rows. If rows have weights, shares are weighted, and the number of rows in
+    the tests is their effective number (`effective_rows`).
     """
     with single_thread():
         # All rows are predicted at once, because there are few of them.
         arguments = predictor.counts.to_arguments(sample)
         prediction = predictor.predict(sample.X, arguments["exposure"], arguments["upper"])
         dist = discretize(censor_rows(prediction.distribution, sample.limit))
-        y = torch.from_numpy(sample.y)
-        distance, pit = pit_distance(dist, y), Pit.from_counts(dist, y, np.ones(len(sample)))
+        y, weight = torch.from_numpy(sample.y), sample.weight_or_ones
+        distance, pit = pit_distance(dist, y, weight), Pit.from_counts(dist, y, weight)
         levels = predictor.calibration.intervals.get(MIXTURE)
         level = COVERAGE if levels is None else min(levels.at(COVERAGE), 1.0)
-        covered = float(measure_shares_inside(dist, y, level).mean())
-    sizes = 1.0 / len(sample) + (0.0 if levels is None else 1.0 / float(levels.rows[0]))
+        covered = weighted_mean(measure_shares_inside(dist, y, level), weight)
+    size = effective_rows(weight)
+    sizes = 1.0 / size + (0.0 if levels is None else 1.0 / float(levels.rows[0]))
     uniform = float(stats.kstwobign.sf(distance / np.sqrt(sizes)))
     pit_check = Check("pit", "PIT of the counts", distance, uniform, "uniform", pit.meaning)
-    return [_compare_coverage(covered, len(sample), level, levels), pit_check]
+    return [_compare_coverage(covered, max(1, round(size)), level, levels), pit_check]
 
 
 def _compare_coverage(coverage: float, n_rows: int, level: float, levels: IntervalLevels | None) -> Check:
     """Test whether intervals cover fewer of the new counts than of the held-out counts. Higher coverage is no drift.
 
-    `coverage` is the share of the `n_rows` new counts that lie inside their intervals. `level` is the minimum
-    probability of these intervals by the predicted distributions. `levels` holds the scores of the held-out rows, from
-    which their coverage at this level follows. If `levels` is None, the coverage is compared with `level`. If new rows
-    are like the held-out rows, the number of counts inside has a Beta-Binomial distribution.
+    `coverage` is the weighted share of the new counts that lie inside their intervals, and `n_rows` is the effective
+    number of new rows. `level` is the minimum probability of these intervals by the predicted distributions. `levels`
+    holds the scores of the held-out rows, from which their coverage at this level follows. If `levels` is None, the
+    coverage is compared with `level`. If new rows are like the held-out rows, the number of counts inside has a
+    Beta-Binomial distribution.
     """
     name, inside = f"coverage of {COVERAGE:.0%} intervals", round(coverage * n_rows)
     if levels is None:

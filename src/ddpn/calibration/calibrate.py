@@ -253,7 +253,7 @@ def fit_profile(folds: Folds, time_columns: Sequence[str] = (), clock: Clock = N
         return Calibration(profile=profile, ood=OODScores.fit(scores, OOD_ALPHA))
     profile, ood = FeatureProfile.fit(train.X, train.weight, ignored), None
     if folds.validation is not None and len(folds.validation):
-        scored = _take_affordable_rows(folds.validation, clock)
+        scored = _take_affordable_rows(folds.validation.rows(folds.validation.has_weight), clock)
         ood = OODScores.fit(profile.measure(scored.X).score, OOD_ALPHA)
     return Calibration(profile=profile, ood=ood)
 

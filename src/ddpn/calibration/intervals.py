@@ -290,17 +290,17 @@ class IntervalLevels(NamedTuple):
 # Groups ---------------------------------------------------------------------------------------------------------------
 
 
-def get_column(X: TableLike, name: str) -> ArrayLike | None:
+def get_column(X: TableLike, name: str, argument: str = "groups") -> ArrayLike | None:
     """Return the column `name` of X; None if X is an array, which has no column names.
 
-    If X has column names, but not this one, an `InputError` is raised.
+    If X has column names, but not this one, an `InputError` is raised, which names the `argument` for the column.
     """
     if isinstance(X, ColumnTable):
-        return X.column(check_column(name, X.names, "groups", InputError)).cells() if X.is_named else None
+        return X.column(check_column(name, X.names, argument, InputError)).cells() if X.is_named else None
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         return None
-    return frame[check_column(name, frame.columns, "groups", InputError)].to_native()
+    return frame[check_column(name, frame.columns, argument, InputError)].to_native()
 
 
 @dataclass
@@ -345,7 +345,7 @@ class IntervalGroups:
 
         If both are missing, raise an `InputError`. Its message asks the user to pass `argument`.
         """
-        labels = get_column(X, self.by) if groups is None else groups
+        labels = get_column(X, self.by, argument) if groups is None else groups
         if labels is None:
             reason = f"intervals were calibrated by group of {self.by!r}"
             raise InputError(f"{argument} is missing: {reason}. Pass one label per row.")

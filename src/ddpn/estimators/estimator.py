@@ -33,7 +33,7 @@ from ddpn.metrics import crps, nll
 from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import Predictor, read_predictor_files
-from ddpn.rows.checks import TableLike, get_row_labels, to_array
+from ddpn.rows.checks import TableLike, get_row_labels
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.groups import check_groups
@@ -635,6 +635,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper: ArrayLike | None = None,
         censored: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        interval_groups: ArrayLike | None = None,
         max_rows: int | None = MAX_ROWS,
     ) -> Leaderboard:
         """Score the model and each of its members on a test set, or out of fold on the training rows.
@@ -649,6 +650,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         groups : array-like, optional
             The group of each row, such as a person. The standard errors from which the verdict is derived then allow
             for correlated rows within a group.
+        interval_groups : array-like, optional
+            The label of each row, if intervals were calibrated by labels that are not a column of X.
         max_rows : int or None
             The largest number of rows to score. From a larger test set, rows are drawn at random with a fixed seed.
             None scores all rows.
@@ -677,10 +680,24 @@ class CountEstimator(RegressorMixin, BaseEstimator):
                 raise InputError("X and y must both be passed, or neither: without them, scores are out-of-fold.")
             return self._out_of_fold_leaderboard()
         sample = self._make_sample(X, y, sample_weight, exposure, upper, censored)
-        sample = sample.replace(group=check_groups(groups, len(sample)))
+        sample = self._add_groups(sample, X, groups, interval_groups)
         draw = draw_sample(sample, check_max_rows(max_rows))
         board = leaderboard_of(self._fitted, draw.take(sample), self.leaks_, total=draw.total)
         return replace(board, library=library_name(X))
+
+    def _add_groups(
+        self, sample: CountRows, X: TableLike, groups: ArrayLike | None, interval_groups: ArrayLike | None
+    ) -> CountRows:
+        """Add the groups of correlated rows, and the labels by which intervals were calibrated, to a test set.
+
+        `X` is the table of the user, in which the labels are looked up if `interval_groups` is None. If intervals were
+        not calibrated by group, `interval_groups` is ignored.
+        """
+        calibrated_groups = self._fitted.calibration.groups
+        labels = (
+            None if calibrated_groups is None else calibrated_groups.read_labels(X, interval_groups, "interval_groups")
+        )
+        return sample.replace(group=check_groups(groups, len(sample)), interval_groups=labels)
 
     def _out_of_fold_leaderboard(self) -> Leaderboard:
         raise InputError("X and y are missing. Pass a test set: rows that were not used in `fit`.")
@@ -746,8 +763,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         from ddpn.analysis.report import write_report  # slow to import
 
         sample = self._make_sample(X, y, sample_weight, exposure, upper, censored)
-        labels = None if interval_groups is None else to_array(interval_groups)
-        sample = sample.replace(group=check_groups(groups, len(sample)), interval_groups=labels)
+        sample = self._add_groups(sample, X, groups, interval_groups)
         return write_report(path, self, sample, **{"leak": " ".join(self.leaks_), **options})
 
     # Saving ------------------------------------------------------------------------------------------------------

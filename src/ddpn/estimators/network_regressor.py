@@ -215,7 +215,7 @@ class NetworkRegressor(CountEstimator):
         train = train.rows(train.has_weight)
         self.n_rows_, self.n_validation_rows_ = len(train), 0
         if len(train) <= FULL_BATCH_ROWS and train.group is None and _is_complete_array(train.X):
-            train = train.merge_equal_rows(np.column_stack([column.values for column in train.X]))
+            train = _merge_repeated_rows(train)
         # Cluster nodes have their own devices and folders.
         is_local = runs_in_this_process(self.n_jobs)
         task = Task(
@@ -372,6 +372,18 @@ def _reject_old_arguments(arguments: Mapping[str, object]) -> None:
         raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
     parts = ", ".join(f"{_REMOVED[name]}={name}" for name in _REMOVED if name in arguments)
     raise TypeError(f"fit() has one argument for validation rows now: validation=CountRows({parts}).")
+
+
+def _merge_repeated_rows(rows: CountRows[ColumnTable]) -> CountRows[ColumnTable]:
+    """Merge rows that were repeated, so that they are fitted exactly like one row with a larger weight.
+
+    If rows with equal inputs have different counts, equal rows are equal by chance, and nothing is merged: otherwise
+    all rows with a certain count would be in the same fold, and be predicted by members that never saw this count.
+    """
+    values = np.column_stack([column.values for column in rows.X])
+    merged = rows.merge_equal_rows(values)
+    inputs = np.column_stack([column.values for column in merged.X])
+    return merged if len(np.unique(inputs, axis=0)) == len(inputs) else rows
 
 
 def _is_complete_array(table: ColumnTable) -> bool:

@@ -10,8 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from typing_extensions import TypeVar  # of Python 3.13, with defaults
 
-from ddpn.rows.checks import RowIndex, check_counts, check_flags, check_vector, get_row_count, get_row_labels
-from ddpn.rows.groups import check_groups
+from ddpn.rows.checks import (
+    RowIndex,
+    check_all,
+    check_counts,
+    check_flags,
+    check_vector,
+    get_row_count,
+    get_row_labels,
+    to_array,
+)
+from ddpn.rows.groups import check_groups, check_labels
+from ddpn.runtime.errors import InputError
 
 #: The types of the inputs and of vectors such as the counts. Vectors are arrays, or tensors when networks are trained.
 Inputs = TypeVar("Inputs", covariant=True)
@@ -130,9 +140,9 @@ class CountRows(Generic[Inputs, Vector]):
 
         Errors use the names of these arguments, such as `sample_weight`.
         """
-        parts = {"X": X, "y": y, "weight": sample_weight, "exposure": exposure, "upper": upper}
-        checked = _check_parts(parts, censored, fractional, {"weight": "sample_weight"})
-        return cls.from_checked(**checked | {"group": check_groups(groups, len(checked["y"]))})
+        parts = {"X": X, "y": y, "weight": sample_weight, "exposure": exposure, "upper": upper, "group": groups}
+        names = {"weight": "sample_weight", "group": "groups"}
+        return cls.from_checked(**_check_parts(parts, censored, fractional, names))
 
     @classmethod
     def from_checked(
@@ -302,7 +312,7 @@ def _check_parts(
         from X or y.
     censored : array-like of bool or None
         True for each right-censored count. If it is not None, the field `limit` is computed from it: the count where
-        it is True, infinity elsewhere. If it is None, `limit` is returned unchecked.
+        it is True, infinity elsewhere.
     fractional : {"error", "round"}
         Whether counts that are not integers raise an error or are rounded.
     names : mapping of str to str
@@ -319,9 +329,10 @@ def _check_parts(
 
     X, y = parts["X"], parts["y"]
     n = get_row_count(y if X is None else X)
-    labels = get_row_labels(y, X) if parts.get("labels") is None else parts["labels"]
+    labels = check_labels(parts.get("labels"), n, "labels")
+    labels = get_row_labels(y, X) if labels is None else labels
     counts = check_counts(y, n, fractional, "y", labels)
-    limit = parts.get("limit")
+    limit = _check_limit(parts.get("limit"), n, labels)
     if censored is not None:
         limit = np.where(check_flags("censored", censored, n, labels), counts, np.inf)
     return {
@@ -333,4 +344,17 @@ def _check_parts(
         "lower": check("lower", allow_zero=True, allow_all_zero=True),
         "limit": limit,
         "labels": labels,
+        "interval_groups": check_labels(parts.get("interval_groups"), n, "interval_groups"),
+        "group": check_groups(parts.get("group"), n, names.get("group", "group")),
     }
+
+
+def _check_limit(values: object, n: int, labels: np.ndarray | None) -> np.ndarray | None:
+    """Validate the recording limits of `n` rows, which may be infinite; errors name rows by `labels`."""
+    if values is None:
+        return None
+    limit = to_array(values).astype(np.float64)
+    if limit.shape != (n,):
+        raise InputError(argument="limit", must="have one value per row of X", got=f"shape {limit.shape} for {n} rows")
+    check_all(limit >= 0.0, "limit", "be 0 or larger", limit, labels)
+    return limit

@@ -11,21 +11,31 @@ from ddpn.runtime.errors import InputError
 EQUAL_INPUTS = "equal-inputs"
 
 
-def check_groups(groups: object, n: int) -> np.ndarray | None:
+def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | None:
     """Validate one group label per row and return the labels as text, or None if `groups` is None.
 
-    `n` is the number of rows. A row with a missing label becomes a group of its own.
+    `n` is the number of rows. A row with a missing label becomes a group of its own. Errors call the argument `name`.
     """
-    if groups is None:
+    labels = check_labels(groups, n, name)
+    if labels is None:
         return None
-    labels = to_array(groups)
-    if labels.shape != (n,):
-        got = f"shape {labels.shape} for {n} rows"
-        raise InputError(argument="groups", must="have one label per row of X", got=got)
     is_missing = np.array([label is None or label != label for label in labels.tolist()])
     names = np.array([f"{type(label).__name__} {label}" for label in labels.tolist()], dtype=object)
     names[is_missing] = [f"row {row}" for row in np.flatnonzero(is_missing)]
     return names.astype(str)
+
+
+def check_labels(values: object, n: int, name: str) -> np.ndarray | None:
+    """Convert one label per row to an array, or return None if `values` is None.
+
+    Raise an `InputError`, which calls the argument `name`, unless there are `n` labels.
+    """
+    if values is None:
+        return None
+    labels = to_array(values)
+    if labels.shape != (n,):
+        raise InputError(argument=name, must="have one label per row of X", got=f"shape {labels.shape} for {n} rows")
+    return labels
 
 
 def encode_groups(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -1,12 +1,13 @@
 """Test accumulated local effects against formulas, for every kind of column, table and model."""
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from scipy import stats
 from torch.distributions import Normal
 
-from ddpn import CountGLM
+from ddpn import CountGLM, CountRegressor, CountRows
 from ddpn.analysis.explanations import Inputs, effects
 from ddpn.analysis.explanations.column_effects import Steps, accumulate_effects, compute_curves
 from ddpn.analysis.explanations.effect import Curve, Effect
@@ -187,8 +188,9 @@ def test_the_grid_of_a_number_has_quantiles_and_the_bins_of_its_rows():
     assert code.min() == 1
     # A bin's rows count half at either end.
     rows = np.bincount(code, minlength=6) / 400
-    np.testing.assert_allclose(grid.shares, 0.5 * (rows + np.append(rows[1:], 0.0)))
-    assert grid.shares.sum() == pytest.approx(0.9)
+    shares = grid.compute_shares(np.ones(len(x)))
+    np.testing.assert_allclose(shares, 0.5 * (rows + np.append(rows[1:], 0.0)))
+    assert shares.sum() == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(("values", "discrete"), [(31, True), (32, False)])
@@ -199,7 +201,9 @@ def test_few_values_are_points_of_their_own(values, discrete):
     assert len(grid.points) == (values if discrete else 21)
     if discrete:
         assert (grid.code == x).all()
-        np.testing.assert_allclose(grid.shares, 1 / values)
+        np.testing.assert_allclose(grid.compute_shares(np.ones(len(x))), 1 / values)
+        heavy = np.where(x == 3, 5.0, 1.0)
+        np.testing.assert_allclose(grid.compute_shares(heavy)[2:4], [1 / (values + 4), 5 / (values + 4)])
 
 
 def test_levels_without_numbers_are_ordered_by_what_their_rows_have_in_the_other_columns():
@@ -276,16 +280,44 @@ def test_errors_of_rows_and_of_components_add_up():
     # The mixture has differences of mean 1; its components of 4 and 0.
     delta = np.stack([1.0 + noise, np.full(100, 4.0), np.zeros(100)], axis=1)[None]
     empty = np.zeros(0, dtype=int)
-    effect, error = compute_curves(grid, Steps(row, step, delta, empty, empty, none), weights, np.random.default_rng(1))
+    ones = np.ones(100)
+    steps = Steps(row, step, delta, empty, empty, none)
+    effect, error = compute_curves(grid, steps, weights, np.random.default_rng(1), ones)
     mean = 1.0 + noise.mean()
     assert effect[0] == pytest.approx([-mean / 2, mean / 2])
     # Half of a difference: of components sqrt(.25 * 9 + .75 * 1) / 2, of the rows about 1 / sqrt(100) / 2.
     apart = 0.5 * np.sqrt(0.25 * 3.0**2 + 0.75 * 1.0**2)
     alone = compute_curves(
-        grid, Steps(row, step, delta[..., [0, 0, 0]], empty, empty, none), weights, np.random.default_rng(1)
+        grid, Steps(row, step, delta[..., [0, 0, 0]], empty, empty, none), weights, np.random.default_rng(1), ones
     )
     assert alone[1][0] == pytest.approx(np.full(2, 0.11), abs=0.06)
     np.testing.assert_allclose(error[0], np.hypot(alone[1][0], apart))
+
+
+def test_rows_count_by_their_weights():
+    """Effects of integer weights are those of repeated rows, whatever the number of rows that are drawn."""
+    rng = np.random.default_rng(3)
+    frame = pl.DataFrame({"x": rng.integers(0, 6, 400).astype(float), "ward": rng.choice(["a", "b", "c"], 400)})
+    y = rng.poisson(np.exp(0.3 * frame["x"].to_numpy())).astype(float)
+    model = CountRegressor(members=["glm"], random_state=0).fit(frame, y)
+    weight = np.where(frame["x"].to_numpy() > 3.0, 4, 1)
+    repeated = np.repeat(np.arange(400), weight)
+    weighted, often, drawn = (
+        effects(Inputs.from_sample(model, rows), max_rows=max_rows)
+        for rows, max_rows in (
+            (CountRows(frame, y, weight), None),
+            (CountRows(frame[repeated], y[repeated]), None),
+            (CountRows(frame, y, weight), 300),
+        )
+    )
+    for one, other, some in zip(weighted.results, often.results, drawn.results, strict=True):
+        assert one.points == other.points
+        np.testing.assert_allclose(one.share, other.share)
+        np.testing.assert_allclose(one.mean.effect, other.mean.effect, atol=1e-9)
+        assert one.mean.typical == pytest.approx(other.mean.typical)
+        assert some.mean.typical == pytest.approx(one.mean.typical, rel=0.08)
+    unweighted = effects(Inputs.from_sample(model, CountRows(frame, y)), max_rows=None)
+    assert weighted.results[0].mean.typical > 1.2 * unweighted.results[0].mean.typical
 
 
 @pytest.mark.parametrize("log", [True, False])

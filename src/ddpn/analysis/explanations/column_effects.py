@@ -15,6 +15,7 @@ from ddpn.analysis.explanations.effect import Curve, Effect, Effects
 from ddpn.analysis.explanations.grid import EffectGrid, make_grid
 from ddpn.analysis.explanations.inputs import MISSING, Inputs
 from ddpn.runtime.validation import check_integer
+from ddpn.statistics import weighted_mean
 from ddpn.tables.levels import parse_number_level
 
 #: The default number of rows. Each is predicted twice per column.
@@ -78,22 +79,23 @@ def effects(
     inputs = inputs.draw(max_rows, seed)
     positions = inputs.select_columns(columns, rng)
     moments, results = inputs.moments(np.arange(len(inputs))), []
-    now = moments.quantities
+    now, row_weights = moments.quantities, inputs.row_weights
     for number, position in enumerate(positions, 1):
         if progress is not None:
             progress(f"Effects of columns: {number} of {len(positions)}")
         column, grid = inputs.columns[position], make_grid(inputs.columns, position, bins)
-        effect, error = compute_curves(grid, predict_steps(inputs, position, grid, now, rng), moments.weights, rng)
-        points, share, has_missing = list(grid.points), grid.shares, bool(grid.missing.any())
+        steps = predict_steps(inputs, position, grid, now, rng)
+        effect, error = compute_curves(grid, steps, moments.weights, rng, row_weights)
+        points, share, has_missing = list(grid.points), grid.compute_shares(row_weights), bool(grid.missing.any())
         if column.is_category and None in [parse_number_level(str(point)) for point in points]:
             order = np.argsort(effect[0, : len(points)], kind="stable")
             points, share = [points[i] for i in order], share[order]
             last = np.arange(len(points), effect.shape[1])
             effect, error = effect[:, [*order, *last]], error[:, [*order, *last]]
         if has_missing:
-            points, share = [*points, MISSING], np.append(share, grid.missing.mean())
+            points, share = [*points, MISSING], np.append(share, weighted_mean(grid.missing, row_weights))
         mean, spread = (
-            Curve(name, effect[i], error[i], float(now[i, :, 0].mean()), moments.log)
+            Curve(name, effect[i], error[i], weighted_mean(now[i, :, 0], row_weights), moments.log)
             for i, name in enumerate(QUANTITIES[moments.log])
         )
         is_day = column.name in inputs.day_columns
@@ -142,7 +144,7 @@ def predict_steps(
     two changes: from the previous point to its own value, and from its own value to the next point.
 
     Rows with a missing value are predicted with values that are drawn from the grid points, in proportion to the
-    numbers of rows at these points. The change is then the prediction with the missing value minus the one with the
+    weights of the rows at these points. The change is then the prediction with the missing value minus the one with the
     drawn value. At most 200 such predictions are made. Rows with a level that is not among the points are left out.
 
     Parameters
@@ -174,7 +176,8 @@ def predict_steps(
             else np.sort(rng.choice(absent, _MAX_MISSING_PREDICTIONS, replace=False))
         )
         absent = np.repeat(absent, max(1, min(10, _MAX_MISSING_PREDICTIONS // len(absent))))
-        points = rng.choice(last + 1, len(absent), p=grid.shares / grid.shares.sum())
+        shares = grid.compute_shares(inputs.row_weights)
+        points = rng.choice(last + 1, len(absent), p=shares / shares.sum())
     else:
         absent = points = absent[:0]
     asked, target = np.concatenate([row, row, absent]), np.concatenate([step - 1, step, points])
@@ -195,7 +198,7 @@ def accumulate_effects(
     mean of 0 over the rows. If values are missing, the effect of a missing value comes last.
 
     `changes` and `missing_changes` are those of `steps` for one quantity, and for the mixture or one component.
-    `sample_weights` says how often every row was drawn in each bootstrap sample.
+    `sample_weights` is the weight of every row in each bootstrap sample: how often it was drawn, times its own weight.
 
     Shape: changes (n,), missing_changes (m,), both as in `Steps`, and sample_weights (samples, rows) -> (samples,
     points) or, if values are missing, (samples, points + 1).
@@ -236,7 +239,7 @@ def _average_by_sample(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def compute_curves(
-    grid: EffectGrid, steps: Steps, weights: np.ndarray, rng: np.random.Generator
+    grid: EffectGrid, steps: Steps, weights: np.ndarray, rng: np.random.Generator, row_weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the effects of a column at the points of a grid, and their standard errors.
 
@@ -255,6 +258,8 @@ def compute_curves(
         The mixture weights of the components.
     rng : numpy Generator
         Draws the bootstrap samples.
+    row_weights : array, shape (rows,)
+        The sample weights of the rows.
 
     Returns
     -------
@@ -263,7 +268,7 @@ def compute_curves(
         their effect is added as the last column.
     """
     n = len(grid.code)
-    once, drawn = np.ones((1, n)), rng.multinomial(n, np.full(n, 1.0 / n), size=_BOOTSTRAP_SAMPLES).astype(float)
+    once, drawn = row_weights[None], rng.multinomial(n, np.full(n, 1.0 / n), size=_BOOTSTRAP_SAMPLES) * row_weights
     effects, errors = [], []
     for changes, missing_changes in zip(steps.changes, steps.missing_changes, strict=True):
         effect, *by_component = (

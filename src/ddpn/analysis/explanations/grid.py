@@ -36,14 +36,16 @@ class EffectGrid(NamedTuple):
     missing: np.ndarray
     discrete: bool
 
-    @property
-    def shares(self) -> np.ndarray:
-        """The share of rows at each point. If points are ends of bins, a row counts half at both ends of its bin."""
-        size, used = len(self.points), self.code[self.code >= 0]
-        counts = np.bincount(used, minlength=size).astype(float)
+    def compute_shares(self, row_weights: np.ndarray) -> np.ndarray:
+        """Compute the share of the rows at each point, weighted by `row_weights`, an array of shape (rows,).
+
+        If points are ends of bins, a row counts half at both ends of its bin.
+        """
+        is_used = self.code >= 0
+        totals = np.bincount(self.code[is_used], weights=row_weights[is_used], minlength=len(self.points))
         if not self.discrete:
-            counts = (counts + np.append(counts[1:], 0.0)) / 2.0
-        return counts / len(self.code)
+            totals = (totals + np.append(totals[1:], 0.0)) / 2.0
+        return totals / row_weights.sum()
 
 
 def make_grid(columns: list[Column], position: int, bins: int) -> EffectGrid:

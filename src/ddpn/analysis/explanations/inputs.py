@@ -220,6 +220,11 @@ class Inputs:
         new.columns, new.sample = [join_columns(*both) for both in zip(self.columns, other.columns, strict=True)], None
         return new
 
+    @property
+    def row_weights(self) -> np.ndarray:
+        """The sample weight of each row; 1 if the inputs were made without counts and weights."""
+        return np.ones(len(self)) if self.sample is None else self.sample.weight_or_ones
+
     def draw(self, max_rows: int | None, seed: int) -> Self:
         """Return the inputs of at most `max_rows` rows, drawn at random with `seed`; None keeps all rows.
 
