@@ -1,6 +1,6 @@
 """The design matrix of a `CountGLM`, with one column per coefficient except the intercept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -93,15 +93,8 @@ class Design:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Recreate a design from the dictionary that `as_dict` returned."""
-        return cls(Schema.from_dict(fields["schema"]), read_levels(fields["levels"]))
-
-
-def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Convert the levels of each categorical column from lists to tuples of strings.
-
-    `fields` maps names of columns to lists of levels, as read from JSON.
-    """
-    return {name: tuple(map(str, levels)) for name, levels in fields.items()}
+        levels = {name: tuple(map(str, column_levels)) for name, column_levels in fields["levels"].items()}
+        return cls(Schema.from_dict(fields["schema"]), levels)
 
 
 def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:

@@ -281,7 +281,10 @@ class NetworkFit(Generic[NetworksType]):
 
         def encode(rows: pl.DataFrame) -> TensorRows:
             chunk_rows = source.sample(rows)
-            inputs = encoder.encode(chunk_rows.X) if crossed is None else crossed.encode_by_content(chunk_rows.X)
+            if crossed is None:
+                inputs = encoder.encode(chunk_rows.X)
+            else:
+                inputs = crossed.encode(chunk_rows.X, assign_folds_by_content(encoder, chunk_rows.X))
             return self.to_tensors(chunk_rows, torch.from_numpy(select_inputs(inputs, chosen)), mean_weight)
 
         validation_rows = None
