@@ -247,8 +247,8 @@ class NetworkFit(Generic[NetworksType]):
         """
         if np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS:
             return None
-        scale = np.ones(len(train)) if train.exposure is None else train.exposure
-        return choose_columns(inputs, train.y / scale, scale * train.weight_or_ones, MAX_ENCODED_COLUMNS)
+        exposure = train.exposure_or_ones
+        return choose_columns(inputs, train.y / exposure, exposure * train.weight_or_ones, MAX_ENCODED_COLUMNS)
 
     def encode_stream(
         self, numeric_encoding: str, train: CountRows, validation: CountRows | None, config: TrainingConfig

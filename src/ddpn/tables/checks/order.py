@@ -117,8 +117,7 @@ def find_drift(sample: CountRows, seed: int = 0) -> TableFinding | None:
     if len(sample) < _MIN_ORDERED_ROWS or not np.ptp(sample.y):
         return None
     sample = _thin_rows(sample, np.arange(len(sample)))
-    rate = sample.y if sample.exposure is None else sample.y / sample.exposure
-    counts = pl.Series(rate).rank().to_numpy()
+    counts = pl.Series(sample.y / sample.exposure_or_ones).rank().to_numpy()
     rows = len(counts)
     if abs(_correlate(counts, np.arange(rows))) >= _SORTED_BY_TARGET:
         return None

@@ -46,7 +46,7 @@ class QuickModel:
 
     def __init__(self, sample: CountRows, seed: int = 0) -> None:
         self.sample, self.seed = sample, seed
-        self.exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure
+        self.exposure = sample.exposure_or_ones
         self.rate, self.weight = sample.y / self.exposure, sample.weight_or_ones * self.exposure
 
     @cached_property
