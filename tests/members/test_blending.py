@@ -9,7 +9,7 @@ from scipy import stats
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson
-from ddpn.members.blending import MixtureScores, choose_mixture_weights, mix
+from ddpn.members.blending import MixtureScores, choose_mixture_weights, mix_members
 from ddpn.rows.count_rows import CountRows
 
 RNG = np.random.default_rng(1)
@@ -57,19 +57,19 @@ def make_scores(parts: list[Distribution], y: np.ndarray) -> MixtureScores:
 
 def test_components_of_a_member_share_its_weight():
     parts = make_three_members(np.array([1.0, 5.0]))
-    mixture = mix(parts, [0.2, 0.3, 0.5])
+    mixture = mix_members([[part] for part in parts], [0.2, 0.3, 0.5])
     assert mixture.batch_shape == (2,)
     assert mixture.size == 6
     assert mixture.weights.tolist() == pytest.approx([0.1, 0.1, 0.3, 0.5 / 3, 0.5 / 3, 0.5 / 3])
     means = np.stack([part.mean.numpy().mean(1) for part in parts])
     assert mixture.mean.numpy() == pytest.approx(np.array([0.2, 0.3, 0.5]) @ means)
-    assert mix(parts[:1], [1.0]).size == 2
+    assert mix_members([parts[:1]], [1.0]).size == 2
 
 
 def test_normals_are_rounded_beside_counts_only():
     normal, poisson = Normal(make_tensor([[3.0]]), make_tensor([[1.5]])), Poisson(make_tensor([[2.0]]))
-    assert not isinstance(mix([normal, normal], [0.5, 0.5]), CountDistribution)
-    both = mix([normal, poisson], [0.25, 0.75])
+    assert not isinstance(mix_members([[normal], [normal]], [0.5, 0.5]), CountDistribution)
+    both = mix_members([[normal], [poisson]], [0.25, 0.75])
     assert isinstance(both, CountDistribution)
     rounded = np.diff(stats.norm(3.0, 1.5).cdf([1.5, 2.5])).item()
     assert both.log_prob(make_tensor(2.0)).exp().item() == pytest.approx(
@@ -88,7 +88,7 @@ def test_scores_are_those_of_the_mixtures(with_normals):
         parts[1] = Normal(make_tensor(mean)[:, None], torch.ones(30, 1, dtype=torch.float64))
     scores = make_scores(parts, y)
     for weights in (*np.eye(3), *RNG.dirichlet(np.ones(3), 4)):
-        result = mix(parts, weights).crps(make_tensor(y)).numpy()
+        result = mix_members([[part] for part in parts], weights).crps(make_tensor(y)).numpy()
         assert scores.compute_crps(weights) == pytest.approx(result, rel=1e-7, abs=1e-9)
 
 

@@ -164,11 +164,11 @@ COLUMNS = {"age": [31.0, 67.0, 40.0], "ward": ["B", "A", "C"], "smokes": [True, 
 def test_categories_are_differences_from_the_first_level(library):
     table = read_table(library.DataFrame(COLUMNS))
     design = Design.from_table(table)
-    assert design.names == ["age", "ward = B", "ward = C", "smokes"]
+    assert design.list_input_names() == ["age", "ward = B", "ward = C", "smokes"]
     expected = pd.get_dummies(pd.DataFrame(COLUMNS), columns=["ward"], drop_first=True)
     expected = expected[["age", "ward_B", "ward_C", "smokes"]].to_numpy(dtype=float)
     np.testing.assert_array_equal(design.matrix(table), expected)
-    assert (Design.from_dict(design.as_dict()).read(library.DataFrame(COLUMNS)) == expected).all()
+    assert (Design.from_dict(design.as_dict()).encode(library.DataFrame(COLUMNS)) == expected).all()
 
 
 # The most likely distribution without inputs --------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def draw_glms(
                 base[output] += slope_errors @ linear.center
             position += 1 + n_slopes * has_slopes
         predictor = LinearPredictor(linear.center, linear.scale, slopes, base)
-        drawn.append(GLM(glm.head, predictor, glm.unit, design=glm.design, low=glm.low, high=glm.high))
+        drawn.append(GLM(glm.head, predictor, glm.unit, glm.encoder, low=glm.low, high=glm.high))
     return drawn
 
 

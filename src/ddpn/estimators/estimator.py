@@ -345,8 +345,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         sample = self._make_sample(X, y, sample_weight, exposure, upper, censored)
         with torch.no_grad():
             means = [dist.mean.double().numpy() for dist, _ in self._fitted.iter_recorded_blocks(sample)]
-        scale = np.ones(len(sample)) if sample.exposure is None else sample.exposure
-        return explained_deviance(sample.y, np.concatenate(means), sample.weight_or_ones, scale)
+        return explained_deviance(sample.y, np.concatenate(means), sample.weight_or_ones, sample.exposure_or_ones)
 
     def crps(
         self,

@@ -211,7 +211,7 @@ class CountGLM(CountEstimator):
         unit = choose_exposure_unit(merged, head.exposure_is_total) if head.is_count else 1.0
         scaled = divide_exposure(merged, unit)
         fit = fit_linear(head, scaled.X, scaled, self._list_linear_outputs(head), self.alpha, self.tol, self.max_iter)
-        member = GLM(head, fit.linear, unit, design=design)
+        member = GLM(head, fit.linear, unit, design)
         predictor = Predictor({"glm": member}, None, counts.needs_exposure(sample), counts=counts)
         predictor.summarise_scales(rows)
         best, weight = fit.optimum, merged.weight_or_ones
@@ -238,7 +238,9 @@ class CountGLM(CountEstimator):
                 f"{self.n_iter_} steps. Raise max_iter or alpha, or choose a simpler likelihood.",
                 ConvergenceWarning,
             )
-        sentences = check_coefficients(fit, _label_parameters(head), design.names, standard_errors, quality)
+        sentences = check_coefficients(
+            fit, _label_parameters(head), design.list_input_names(), standard_errors, quality
+        )
         if head.name == "poisson" and covariance_type == "model":
             sentences += check_overdispersion(quality, len(best.theta))
         for sentence in sentences:
@@ -307,13 +309,12 @@ class CountGLM(CountEstimator):
         check_is_fitted(self)
         is_share = is_number(coverage) and 0.0 < coverage < 1.0
         check_number("coverage", coverage, "a number between 0 and 1", is_share)
-        design = self._glm.design
-        assert design is not None
+        input_names = self._glm.encoder.list_input_names()
         parameter, feature, parts = [], [], []
         for p, (name, follows) in enumerate(
             zip(_label_parameters(self.head_), self._list_linear_outputs(self.head_), strict=True)
         ):
-            features = [INTERCEPT, *(design.names if follows else [])]
+            features = [INTERCEPT, *(input_names if follows else [])]
             parameter += [name] * len(features)
             feature += features
             parts.append(np.r_[self.intercept_[p], self.coef_[p] if follows else []])
@@ -450,9 +451,7 @@ class CountGLM(CountEstimator):
                 f"There is no confidence interval of the mean, because {why}. Use predict_distribution with "
                 "coefficient_draws=200: its `epistemic` is the variance of the mean."
             )
-        design = self._glm.design
-        assert design is not None
-        inputs = design.read(self.parse(X))
+        inputs = self._glm.encoder.encode(self.parse(X))
         n_coefficients = 1 + inputs.shape[1]
         errors = compute_log_mean_errors(inputs, self.covariance_[:n_coefficients, :n_coefficients])
         reach = ndtri(0.5 + coverage / 2.0) * errors

@@ -11,6 +11,7 @@ from ddpn.export.families import HeadNodes, add_head
 from ddpn.export.graph import Graph, Value
 from ddpn.export.trees import Forest
 from ddpn.members.constant import Constant
+from ddpn.members.design import Design
 from ddpn.members.glm import GLM
 from ddpn.members.member import Member
 from ddpn.members.networks import Networks
@@ -91,10 +92,9 @@ _ACTIVATIONS: dict[str, Callable[[Value], Value]] = {
 
 
 def _add_glm(graph: Graph, member: GLM, rows: RowNodes) -> HeadNodes:
-    if member.design is not None:
-        X = build_design_matrix(graph, rows.table, member.design)
+    if isinstance(member.encoder, Design):
+        X = build_design_matrix(graph, rows.table, member.encoder)
     else:
-        assert member.encoder is not None
         X = encode_inputs(graph, rows.table, member.encoder)
     center, scale, slopes, base = member.linear
     raw = ((X - center[None]) / scale[None]).op("MatMul", graph.constant(slopes.T)) + base[None]

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from torch.distributions import Distribution
 
 from ddpn.distributions import CountDistribution, Mixture, discretize
-from ddpn.distributions.batch_shapes import join_stacks, reshape_batch, select_rows
+from ddpn.distributions.batch_shapes import reshape_batch, select_rows
 from ddpn.distributions.limits import censor_rows
 from ddpn.members.member import NotApplicableError
 from ddpn.metrics import crps
@@ -33,50 +33,27 @@ _MAX_STANDARD_ERRORS = 0.5
 _MIN_WEIGHT = 0.005
 
 
-def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixture:
-    """Mix several batches of distributions, row by row, with the given weights.
+def mix_members(components: Sequence[Sequence[Distribution]], weights: Sequence[float]) -> Mixture:
+    """Mix the predictions of several members, row by row, with the given mixture weights.
 
-    A batch has shape (rows, k), where k may differ between batches. The mixture has shape (rows,). `weights` has one
-    weight per batch. The weight of a batch is divided equally among its k distributions.
+    `components` has one entry per member: a list of batches of distributions. A batch has shape (rows, k), where k may
+    differ between batches. The mixture has shape (rows,). `weights` has one mixture weight per member. The weight of a
+    member is divided equally among its batches, and the weight of a batch equally among its k distributions.
 
     If some batches are count distributions and others are continuous (such as Normals), the continuous ones are rounded
     to counts. If all are continuous, the mixture is continuous as well.
     """
-    if len(distributions) == 1:
-        return Mixture(distributions[0])
-    counts = [isinstance(dist, CountDistribution) for dist in distributions]
-    is_one_kind = all(counts) or not any(counts)
-    batches: list[Any] = list(distributions) if is_one_kind else list(map(discretize, distributions))
-    sizes = [batch.batch_shape[-1] for batch in batches]
-    shares = [np.full(size, weight / size) for size, weight in zip(sizes, weights, strict=True)]
-    return Mixture.concatenate(batches, torch.from_numpy(np.concatenate(shares)))
-
-
-def mix_members(components: Sequence[Sequence[Distribution]], weights: Sequence[float]) -> Mixture:
-    """Mix the predictions of several members, row by row, with the given mixture weights.
-
-    `components` has one entry per member: a list of batches of distributions. A batch has shape (rows, k). The mixture
-    has shape (rows,). `weights` has one mixture weight per member. The weight of a member is divided equally among its
-    batches, and the weight of a batch equally among its k distributions. As in `mix`, continuous distributions are
-    rounded to counts if others are count distributions.
-    """
-    weighted_batches = [
-        (batch, weight / len(batches)) for batches, weight in zip(components, weights, strict=True) for batch in batches
+    batches: list[Any] = [batch for member_batches in components for batch in member_batches]
+    if len(batches) == 1:
+        return Mixture(batches[0])
+    if any(isinstance(batch, CountDistribution) for batch in batches):
+        batches = list(map(discretize, batches))
+    shares = [
+        np.full(batch.batch_shape[-1], weight / len(member_batches) / batch.batch_shape[-1])
+        for member_batches, weight in zip(components, weights, strict=True)
+        for batch in member_batches
     ]
-    return mix([batch for batch, _ in weighted_batches], [weight for _, weight in weighted_batches])
-
-
-def combine_components(batches: Sequence[Distribution]) -> Any:
-    """Combine a member's batches of distributions into one batch of shape (rows, k) with equal weights.
-
-    If the batches differ in k, or if their parameters cannot be concatenated because their families differ, their
-    mixture is returned instead, as a batch of shape (rows, 1). It gives each batch the same weight.
-    """
-    joined = join_stacks(batches)
-    if len(joined) == 1 and len({batch.batch_shape[-1] for batch in batches}) == 1:
-        return joined[0]
-    mixture = mix_members([batches], [1.0])
-    return reshape_batch(mixture, (*mixture.batch_shape, 1))
+    return Mixture.concatenate(batches, torch.from_numpy(np.concatenate(shares)))
 
 
 #: The components of one member: for each block of rows, a list of batches.

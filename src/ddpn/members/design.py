@@ -1,6 +1,6 @@
 """The design matrix of a `CountGLM`, with one column per coefficient except the intercept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,11 +17,12 @@ class Design:
     """Converts tables to the design matrix of a `CountGLM`, with treatment coding of categorical columns.
 
     Numeric columns are used unchanged. A categorical column becomes one indicator column per level, except for the
-    reference level, which is the first in alphabetical order.
+    reference level, which is the first in alphabetical order. Attributes and methods have the same names as those of
+    `TableEncoder`.
 
     Parameters
     ----------
-    schema : Schema
+    schema_ : Schema
         The columns of the table.
     levels : dict of str to tuple of str
         The levels of each categorical column, with the reference level first.
@@ -31,11 +32,11 @@ class Design:
     >>> from ddpn.tables.reading import read_table
     >>> table = read_table([[31.0, "B"], [67.0, "A"]])
     >>> design = Design.from_table(table)
-    >>> design.names, design.matrix(table).tolist()
+    >>> design.list_input_names(), design.matrix(table).tolist()
     (['x0', 'x1 = B'], [[31.0, 1.0], [67.0, 0.0]])
     """
 
-    schema: Schema
+    schema_: Schema
     levels: dict[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
@@ -54,21 +55,20 @@ class Design:
         }
         return cls(Schema.from_table(table), levels)
 
-    @property
-    def names(self) -> list[str]:
-        """The names of the matrix columns, such as "age" or "ward = B"."""
+    def list_input_names(self) -> list[str]:
+        """List the names of the matrix columns, such as "age" or "ward = B"."""
         return [
             named
-            for name in self.schema.names
+            for name in self.schema_.names
             for named in ([f"{name} = {level}" for level in self.levels[name][1:]] if name in self.levels else [name])
         ]
 
-    def read(self, X: Any) -> np.ndarray:
+    def encode(self, X: Any) -> np.ndarray:
         """Parse a new table and return its design matrix, of shape (rows, columns of the matrix).
 
         Raise an `InputError` for missing values and for levels that did not occur in the training table.
         """
-        table = self.schema.parse(X)
+        table = self.schema_.parse(X)
         check_complete(table, table.index, "Fill or drop such rows, or use CountRegressor, which accepts them")
         return self.matrix(table)
 
@@ -88,20 +88,13 @@ class Design:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the schema and the levels as a dictionary that can be written as JSON."""
-        return {"schema": self.schema.as_dict(), "levels": self.levels}
+        return {"schema": self.schema_.as_dict(), "levels": self.levels}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Recreate a design from the dictionary that `as_dict` returned."""
-        return cls(Schema.from_dict(fields["schema"]), read_levels(fields["levels"]))
-
-
-def read_levels(fields: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Convert the levels of each categorical column from lists to tuples of strings.
-
-    `fields` maps names of columns to lists of levels, as read from JSON.
-    """
-    return {name: tuple(map(str, levels)) for name, levels in fields.items()}
+        levels = {name: tuple(map(str, column_levels)) for name, column_levels in fields["levels"].items()}
+        return cls(Schema.from_dict(fields["schema"]), levels)
 
 
 def check_complete(table: ColumnTable, labels: Labels, remedy: str) -> None:

@@ -36,8 +36,9 @@ from typing import Self
 import numpy as np
 from torch.distributions import Distribution
 
+from ddpn.distributions.batch_shapes import reshape_batch
 from ddpn.distributions.kernels.compiling import read_clock_without_compiling
-from ddpn.members.blending import combine_components
+from ddpn.members.blending import mix_members
 from ddpn.members.head_member import can_share_head, predict_by_one_head
 from ddpn.members.member import Member, MemberSpec, NotApplicableError, check_is_member, collect_state
 from ddpn.rows.count_rows import CountRows
@@ -178,7 +179,8 @@ class CrossFitted(Member):
         return [part for copy in self.copies for part in copy.predict_components(X, exposure)]
 
     def distribution(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Distribution:
-        return combine_components(self.predict_components(X, exposure))
+        mixture = mix_members([self.predict_components(X, exposure)], [1.0])
+        return reshape_batch(mixture, (*mixture.batch_shape, 1))
 
     def get_facts(self) -> JsonObject:
         """Return facts about the copies, such as their numbers of trees; see `Member.get_facts`.

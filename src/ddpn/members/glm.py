@@ -46,10 +46,9 @@ class GLM(HeadMember):
         The fitted linear function from a row to its raw outputs (linear predictors), such as log mu.
     unit : float
         The reference exposure: exposures are divided by this number.
-    encoder : TableEncoder, optional
-        Converts tables to a matrix. None if `design` is given.
-    design : Design, optional
-        Converts tables to a matrix in which every categorical column has a reference level, as `CountGLM` needs it.
+    encoder : TableEncoder or Design
+        Converts tables to a matrix. In the matrix of a `Design`, every categorical column has a reference level, as
+        `CountGLM` needs it.
     low, high : array, shape (head.n_raw,), optional
         The bounds to which each raw output is clipped in predictions. Default: no bounds.
     """
@@ -73,14 +72,12 @@ class GLM(HeadMember):
         head: Head,
         linear: LinearPredictor,
         unit: float,
+        encoder: TableEncoder | Design,
         *,
-        encoder: TableEncoder | None = None,
-        design: Design | None = None,
         low: np.ndarray | None = None,
         high: np.ndarray | None = None,
     ) -> None:
-        self.head, self.linear, self.unit = head, linear, unit
-        self.encoder, self.design = encoder, design
+        self.head, self.linear, self.unit, self.encoder = head, linear, unit, encoder
         unbounded = np.full(head.n_raw, np.inf)
         self.low = -unbounded if low is None else low
         self.high = unbounded if high is None else high
@@ -149,7 +146,7 @@ class GLM(HeadMember):
             )
         raw = fits[best].linear.raw(inputs)
         low, high = (raw.min(0), raw.max(0)) if cls.is_clipped else (None, None)
-        return cls(heads[best], fits[best].linear, unit, encoder=encoder, low=low, high=high)
+        return cls(heads[best], fits[best].linear, unit, encoder, low=low, high=high)
 
     @classmethod
     def _fit_line(cls, head: Head, inputs: np.ndarray, rows: CountRows, is_rough: bool) -> LinearFit:
@@ -174,37 +171,28 @@ class GLM(HeadMember):
         return [first] + [others] * (n_raw - 1)
 
     @property
-    def schema(self) -> Schema | None:
-        if self.design is not None:
-            return self.design.schema
-        return None if self.encoder is None else self.encoder.schema_
+    def schema(self) -> Schema:
+        return self.encoder.schema_
 
     @property
     def levels(self) -> Mapping[str, Sequence[str]]:
-        if self.design is not None:
-            return self.design.levels
-        return {} if self.encoder is None else self.encoder.levels
+        return self.encoder.levels
 
     def raw(self, X: ColumnTable, exposure: np.ndarray | None = None) -> Tensor:
         """Compute the raw outputs (linear predictors) of each row, such as log mu and log gamma.
 
         Shape: (rows, 1, head.n_raw). The second axis has length 1 because a GLM predicts one distribution per row.
         """
-        if self.design is not None:
-            inputs = self.design.read(X)
-        else:
-            assert self.encoder is not None
-            inputs = self.encoder.encode(X).astype(np.float64)
+        inputs = self.encoder.encode(X).astype(np.float64)
         raw = np.clip(self.linear.raw(inputs), self.low, self.high)
         return torch.from_numpy(raw).unsqueeze(1)
 
     def state(self) -> dict[str, bytes]:
         facts: JsonObject = {"head": self.head.name, "options": self.head.options, "unit": self.unit}
         files = {_ARRAYS: arrays_to_bytes(**self.linear._asdict(), low=self.low, high=self.high)}
-        if self.design is not None:
-            facts["design"] = self.design.as_dict()
+        if isinstance(self.encoder, Design):
+            facts["design"] = self.encoder.as_dict()
         else:
-            assert self.encoder is not None
             files[_ENCODER] = encoder_to_bytes(self.encoder)
         return files | {_FACTS: json_to_bytes(facts)}
 
@@ -212,12 +200,12 @@ class GLM(HeadMember):
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
         facts, arrays = json.loads(files[_FACTS]), arrays_from_bytes(files[_ARRAYS])
         is_design = "design" in facts
+        encoder = Design.from_dict(facts["design"]) if is_design else load_encoder(files[_ENCODER], _ENCODER)
         return cls(
             load_head(facts["head"], facts["options"]),
             LinearPredictor(*(arrays[name] for name in LinearPredictor._fields)),
             facts["unit"],
-            encoder=None if is_design else load_encoder(files[_ENCODER], _ENCODER),
-            design=Design.from_dict(facts["design"]) if is_design else None,
+            encoder,
             low=arrays["low"],
             high=arrays["high"],
         )
@@ -249,7 +237,7 @@ class PoissonGLM(GLM):
 
     Parameters
     ----------
-    head, linear, unit, encoder, design, low, high : optional
+    head, linear, unit, encoder, low, high
         As for `GLM`.
     """
 

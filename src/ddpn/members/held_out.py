@@ -148,7 +148,9 @@ class MemberPredictions:
         check_deadline()
         member = self._members[name]
         copy = get_fold_copies(member)[self.part[block[0]]] if self.is_crossed else member
-        batches = predict_truncated_components(copy, self._unsorted_rows.rows(self.source[block]))
+        rows = self._unsorted_rows.rows(self.source[block])
+        components = predict_valid_components(copy, rows.X, rows.exposure)
+        batches = [truncate_rows(part, rows.lower, rows.upper) for part in components]
         self._predicted[name].append((block, batches))
         return batches
 
@@ -164,15 +166,6 @@ class MemberPredictions:
             for block in blocks
         }
         return sum(sizes.values()) if self.is_crossed else next(iter(sizes.values()))
-
-
-def predict_truncated_components(member: Member, rows: CountRows) -> list[Distribution]:
-    """Predict the distributions that a member mixes for each row, and truncate them to the row's bounds.
-
-    Return a list of batches of shape (rows, k); see `Member.predict_components`.
-    """
-    components = predict_valid_components(member, rows.X, rows.exposure)
-    return [truncate_rows(part, rows.lower, rows.upper) for part in components]
 
 
 @dataclass(frozen=True, eq=False)

@@ -247,8 +247,8 @@ class NetworkFit(Generic[NetworksType]):
         """
         if np.shape(train.X)[1] <= MAX_ENCODED_COLUMNS:
             return None
-        scale = np.ones(len(train)) if train.exposure is None else train.exposure
-        return choose_columns(inputs, train.y / scale, scale * train.weight_or_ones, MAX_ENCODED_COLUMNS)
+        exposure = train.exposure_or_ones
+        return choose_columns(inputs, train.y / exposure, exposure * train.weight_or_ones, MAX_ENCODED_COLUMNS)
 
     def encode_stream(
         self, numeric_encoding: str, train: CountRows, validation: CountRows | None, config: TrainingConfig
@@ -281,7 +281,10 @@ class NetworkFit(Generic[NetworksType]):
 
         def encode(rows: pl.DataFrame) -> TensorRows:
             chunk_rows = source.sample(rows)
-            inputs = encoder.encode(chunk_rows.X) if crossed is None else crossed.encode_by_content(chunk_rows.X)
+            if crossed is None:
+                inputs = encoder.encode(chunk_rows.X)
+            else:
+                inputs = crossed.encode(chunk_rows.X, assign_folds_by_content(encoder, chunk_rows.X))
             return self.to_tensors(chunk_rows, torch.from_numpy(select_inputs(inputs, chosen)), mean_weight)
 
         validation_rows = None

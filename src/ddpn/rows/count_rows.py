@@ -233,6 +233,11 @@ class CountRows(Generic[Inputs, Vector]):
         """The weights, or a vector of ones if there are no weights."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
+    @property
+    def exposure_or_ones(self: "CountRows") -> np.ndarray:
+        """The exposures, or a vector of ones if there are no exposures."""
+        return np.ones(len(self)) if self.exposure is None else self.exposure
+
     def merge_equal_rows(self: "CountRows[Inputs, np.ndarray]", values: np.ndarray) -> "CountRows[Inputs, np.ndarray]":
         """Merge rows that are equal apart from their weights, sum their weights, and sort the rows.
 

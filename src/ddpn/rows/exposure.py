@@ -31,5 +31,4 @@ def divide_exposure(rows: CountRows, unit: float) -> CountRows:
     """
     if rows.exposure is None and unit == 1.0:
         return rows
-    exposure = np.ones(len(rows)) if rows.exposure is None else rows.exposure
-    return rows.replace(exposure=exposure / unit)
+    return rows.replace(exposure=rows.exposure_or_ones / unit)

@@ -97,14 +97,11 @@ def _read(reader: "BaseEstimator", X: TableLike, is_first: bool) -> ColumnTable:
     with label_row_errors(labels):
         columns = _read_columns(reader, X, is_first)
     if is_first:
-        columns = [_detect_number_levels(column) for column in columns]
+        columns = [
+            column._replace(kind=Kind.NUMBER_CATEGORY) if column.is_category and have_numbers(column.levels) else column
+            for column in columns
+        ]
     return ColumnTable(columns, hasattr(reader, "feature_names_in_"), labels)
-
-
-def _detect_number_levels(column: Column) -> Column:
-    """Make a column a `NUMBER_CATEGORY` if its levels are numbers (see `have_numbers`); else return it unchanged."""
-    is_numeric = column.is_category and have_numbers(column.levels)
-    return column._replace(kind=Kind.NUMBER_CATEGORY) if is_numeric else column
 
 
 def _read_columns(reader: "BaseEstimator", X: TableLike, is_first: bool) -> list[Column]:
@@ -217,16 +214,13 @@ def _read_frame(reader: "BaseEstimator", frame: nw.DataFrame[IntoDataFrame], is_
     from sklearn.utils.validation import validate_data
 
     if not is_first and hasattr(reader, "feature_names_in_") and all(isinstance(name, str) for name in frame.columns):
-        frame = _reorder_columns(frame, list(reader.feature_names_in_))
+        names = list(reader.feature_names_in_)
+        check_names(frame.columns, names)
+        frame = frame if frame.columns == names else frame.select(names)
     validate_data(reader, frame.to_native(), reset=is_first, skip_check_array=True)
     if 0 in frame.shape:
         raise InputError(f"X must have at least one row and one column, got shape {frame.shape}.")
     return [_read_series(name, series) for name, series in zip(_get_names(reader), frame.iter_columns(), strict=True)]
-
-
-def _reorder_columns(frame: nw.DataFrame[IntoDataFrame], names: list[str]) -> nw.DataFrame[IntoDataFrame]:
-    check_names(frame.columns, names)
-    return frame if frame.columns == names else frame.select(names)
 
 
 def check_names(names: Sequence[str], fitted: Sequence[str]) -> None:

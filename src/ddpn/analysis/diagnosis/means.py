@@ -180,8 +180,8 @@ def _predict_rate(sample: CountRows, is_training_row: np.ndarray) -> np.ndarray:
     `is_training_row` is a mask of the rows.
     """
     weight = sample.weight_or_ones * is_training_row
-    scale = np.ones(len(sample)) if sample.exposure is None else np.asarray(sample.exposure)
-    return (weight @ sample.y) / (weight @ scale) * scale
+    exposure = sample.exposure_or_ones
+    return (weight @ sample.y) / (weight @ exposure) * exposure
 
 
 @torch.no_grad()

@@ -14,11 +14,8 @@ from ddpn.members.trees.booster import Booster
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, SMALL_TABLE_ROWS, split_folds
 from ddpn.runtime.deadlines import NO_LIMIT, Clock, check_deadline
-from ddpn.tables.encoding.steps import choose_columns
+from ddpn.tables.encoding.steps import MAX_COLUMNS, choose_columns
 
-#: The most columns among which a split is chosen. If a table with few rows has more, this many are selected. With more
-#: columns, large trees are not tried.
-MAX_COLUMNS = 500
 _QUIET = {"verbosity": -1}
 #: Up to this many columns, trees use all of them; with more, trees of a mean use this share of the columns.
 _MAX_UNSAMPLED_COLUMNS, _COLUMN_SHARE = 7, 0.7
@@ -79,8 +76,8 @@ def compute_rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
     The Poisson log-likelihood of rates with these weights equals that of the counts with their exposures, up to an
     additive constant.
     """
-    scale = np.ones_like(sample.y) if sample.exposure is None else sample.exposure
-    return sample.y / scale, scale * sample.weight_or_ones
+    exposure = sample.exposure_or_ones
+    return sample.y / exposure, exposure * sample.weight_or_ones
 
 
 def divide_rows(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds: int = FOLDS) -> list[Fold]:
@@ -107,8 +104,7 @@ def choose_fold_columns(folds: list[Fold], matrix: np.ndarray, rate: np.ndarray,
     Poisson regression on rates (`compute_rates`), both of shape (rows,).
     """
     return [
-        f._replace(chosen=choose_columns(matrix[f.train_rows], rate[f.train_rows], weight[f.train_rows], MAX_COLUMNS))
-        for f in folds
+        f._replace(chosen=choose_columns(matrix[f.train_rows], rate[f.train_rows], weight[f.train_rows])) for f in folds
     ]
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ddpn.members.trees.booster import Booster
-from ddpn.members.trees.boosting import MAX_COLUMNS, BoostedTrees, FoldData, Settings, TreeRows, boost_until_best
+from ddpn.members.trees.boosting import BoostedTrees, FoldData, Settings, TreeRows, boost_until_best
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.heads.constant_fit import minimise_loss as fit_constants
 from ddpn.networks.heads.head import MIN_DISPERSION_CURVATURE
@@ -18,6 +18,7 @@ from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import SMALL_TABLE_ROWS
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.threads import single_thread
+from ddpn.tables.encoding.steps import MAX_COLUMNS
 
 #: Likelihoods to choose from around a boosted mean: a log mean and the logarithm of a dispersion.
 FAMILIES = ("negative_binomial", "double_poisson")
@@ -183,7 +184,7 @@ def fit_dispersion(
     fits = (DispersionFit(make_head(name), sample, seed, log_rate) for name in names)
     best = min(fits, key=lambda fit: fit.losses().sum())
     if len(sample) >= _MIN_DISPERSION_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:
-        log_mean = log_rate if sample.exposure is None else log_rate + np.log(sample.exposure)
+        log_mean = log_rate + np.log(sample.exposure_or_ones)
         leaves = _LARGE_TABLE_DISPERSION_LEAVES if len(sample) >= SMALL_TABLE_ROWS else _DISPERSION_LEAVES
         settings = Settings(leaves, learning_rate=0.1, rounds=300, patience=10, seed=seed)
         best.boost(rows.with_column(log_mean), settings, clock)

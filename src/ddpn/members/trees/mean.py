@@ -9,7 +9,6 @@ import numpy as np
 
 from ddpn.members.trees.booster import Booster
 from ddpn.members.trees.boosting import (
-    MAX_COLUMNS,
     BoostedTrees,
     Fold,
     FoldData,
@@ -20,6 +19,7 @@ from ddpn.members.trees.boosting import (
 )
 from ddpn.rows.splits import SMALL_TABLE_ROWS
 from ddpn.runtime.deadlines import NO_LIMIT, Clock
+from ddpn.tables.encoding.steps import MAX_COLUMNS
 
 #: Numbers of leaves to try for small tables. On the development tables, these were better than (8, 31) or a single one.
 _LEAVES = (4, 12, 31)

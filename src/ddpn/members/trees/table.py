@@ -7,7 +7,7 @@ import numpy as np
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_column
-from ddpn.tables.columns import Column
+from ddpn.tables.encoding.categories import weigh_levels
 from ddpn.tables.reading import read_table
 from ddpn.tables.schema import Schema
 
@@ -40,10 +40,14 @@ class TreeTable:
     def fit(cls, X: Any) -> tuple[Self, np.ndarray]:
         """Learn the columns and the frequent levels of a table; return a `TreeTable` and the matrix of this table.
 
-        At most 254 levels per category get a code.
+        At most 254 levels per category get a code: those with the most rows.
         """
         columns = read_table(X)
-        levels = {column.name: _list_frequent_levels(column) for column in columns if column.is_category}
+        levels = {
+            column.name: tuple(weigh_levels(column, np.ones(len(columns))))[:MAX_LEVELS]
+            for column in columns
+            if column.is_category
+        }
         table = cls(Schema.from_table(columns), levels)
         return table, table.read(columns)
 
@@ -95,13 +99,3 @@ class TreeTable:
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Recreate a converter from the dictionary that `as_dict` returned; additional keys are ignored."""
         return cls(Schema.from_dict(fields["schema"]), fields["levels"])
-
-
-def _list_frequent_levels(column: Column) -> tuple[str, ...]:
-    """List the most frequent levels of a column, at most `MAX_LEVELS`, in descending order of frequency.
-
-    Levels with equal numbers of rows are in alphabetical order. Levels without rows are left out.
-    """
-    rows = column.count_levels()
-    order = sorted(range(len(rows)), key=lambda code: (-rows[code], column.levels[code]))
-    return tuple(column.levels[code] for code in order if rows[code])[:MAX_LEVELS]

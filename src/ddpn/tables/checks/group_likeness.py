@@ -21,9 +21,8 @@ def score_counts(sample: CountRows) -> np.ndarray:
     """
     from scipy.special import ndtri  # slow to import
 
-    rate = sample.y if sample.exposure is None else sample.y / sample.exposure
-    ranks = pl.Series(rate).rank("average").to_numpy()
-    scores: np.ndarray = ndtri(ranks / (len(rate) + 1.0))
+    ranks = pl.Series(sample.y / sample.exposure_or_ones).rank("average").to_numpy()
+    scores: np.ndarray = ndtri(ranks / (len(sample) + 1.0))
     scores = (scores - scores.mean()) / scores.std()
     return scores
 

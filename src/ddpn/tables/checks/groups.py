@@ -19,7 +19,7 @@ from ddpn.rows.groups import encode_groups
 from ddpn.tables.checks.findings import FindingKind, TableFinding, are_whole_numbers
 from ddpn.tables.checks.group_likeness import are_unit_numbers, have_alike_counts, score_counts
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, count_quick_model_rows, estimate_effects
-from ddpn.tables.checks.sampling import choose_rows, choose_rows_of_groups, hash_values
+from ddpn.tables.checks.sampling import choose_rows_of_groups, hash_values
 from ddpn.tables.near_rows import (
     choose_near_rows,
     find_clumps,
@@ -114,7 +114,7 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
     if len(sample) < MIN_ROWS or not np.ptp(sample.y) or not sample.X.width:
         return None
     columns, scores = _ColumnLabels(sample.X, seed), score_counts(sample)
-    comparison = Comparison(sample, seed)
+    model = QuickModel(sample, seed)
     inputs = _find_equal_inputs(columns)
     named = _find_unit_columns(columns, scores, skipped)
     if inputs is not None and have_alike_counts(scores[inputs.rows], inputs.labels):
@@ -122,7 +122,7 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
         same = [candidate for candidate in named if _hash_partition(columns.hashes[candidate.columns[0]]) == partition]
         ids = [candidate.columns for candidate in same if not _is_measured(sample.X[candidate.columns[0]])]
         candidate = inputs._replace(columns=ids[0] if ids else ())
-        if shares := comparison.explain(candidate):
+        if shares := explain_groups(model, candidate):
             return _describe_groups(candidate, shares, columns)
         named = [candidate for candidate in named if candidate not in same]
     near = [] if inputs is not None else _find_near_inputs(sample.X)
@@ -130,7 +130,7 @@ def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0)
         *(candidate for candidate in near if have_alike_counts(scores[candidate.rows], candidate.labels)),
         *named,
     ]
-    explained = [(candidate, shares) for candidate in candidates if (shares := comparison.explain(candidate))]
+    explained = [(candidate, shares) for candidate in candidates if (shares := explain_groups(model, candidate))]
     if any(candidate.are_near and not candidate.columns for candidate, _ in explained):
         # Rows that are near in all columns are also near in a subset of columns, where a few other rows join them.
         explained = [(candidate, shares) for candidate, shares in explained if not candidate.columns]
@@ -147,7 +147,6 @@ class _ColumnLabels:
     def __init__(self, X: pl.DataFrame, seed: int) -> None:
         self.X, self.seed, self.max_rows = X, seed, count_quick_model_rows(X.width)
         self.hashes = {series.name: hash_values(series) for series in X.iter_columns()}
-        self.sampled_rows = choose_rows(X.height, X.width, seed)
 
     def hash_rows(self) -> np.ndarray:
         """Return a hash of each row, computed from all of its cells."""
@@ -168,14 +167,10 @@ class _ColumnLabels:
         min_groups : int
             The smallest number of groups.
         """
-        rows, sampled_hashes = len(hashes), hashes[self.sampled_rows]
-        largest = int(encode_groups(len(sampled_hashes), sampled_hashes)[1].max())
-        if largest > _MAX_GROUP_SHARE * len(sampled_hashes):
+        sizes = pl.Series(hashes).value_counts()["count"].to_numpy()
+        if not _may_be_units(sizes, min_groups):
             return None
-        groups = count_groups(hashes)
-        if not min_groups <= groups <= rows / _MIN_ROWS_PER_GROUP:
-            return None
-        chosen = choose_rows_of_groups(hashes, groups, self.max_rows, self.seed)
+        chosen = choose_rows_of_groups(hashes, len(sizes), self.max_rows, self.seed)
         return Candidate(columns, chosen, hashes[chosen])
 
 
@@ -287,46 +282,33 @@ def _hash_partition(labels: np.ndarray) -> bytes:
     return hashlib.blake2b(first[codes].tobytes(), digest_size=16).digest()
 
 
-class Comparison:
-    """Comparison of two cross-validations: with random folds, and with folds that keep groups together.
+def explain_groups(model: QuickModel, candidate: Candidate) -> Explained | None:
+    """Compare two cross-validations of a quick model: with random folds, and with folds that keep groups together.
 
-    Parameters
-    ----------
-    sample : CountRows
-        Rows with inputs in a polars frame.
-    seed : int
-        Seed of the folds.
+    Return the shares of the deviance that the model explains with either kind of folds. Return None if random folds are
+    not clearly better than folds that keep the groups of `candidate` together. The groups then do not matter.
+
+    `model` is the quick model of all rows. If the candidate has only some of them, a model of these rows is used.
     """
+    from scipy.stats import wilcoxon  # slow to import
 
-    def __init__(self, sample: CountRows, seed: int) -> None:
-        self.sample, self.seed = sample, seed
-        self.model = QuickModel(sample, seed)
-
-    def explain(self, candidate: Candidate) -> Explained | None:
-        """Return the shares of the deviance that a quick model explains with either kind of folds.
-
-        Return None if random folds are not clearly better than folds that keep the groups of `candidate` together. The
-        groups then do not matter.
-        """
-        from scipy.stats import wilcoxon  # slow to import
-
-        labels, model = candidate.labels, self.model
-        if len(labels) < len(self.sample):
-            model = QuickModel(self.sample.rows(candidate.rows), self.seed)
-        codes, _ = encode_groups(len(labels), labels)
-        means, weight = model.predict_grouped_means(labels), model.sample.weight_or_ones
-        new, seen = model.compute_deviances(means), [model.compute_deviances(model.random_means)]
-        if candidate.has_effects:
-            effects = estimate_effects(model.sample.y, means, codes, model.random_pairs)
-            seen.append(model.compute_deviances(means * effects))
-        best = min(seen, key=lambda deviances: np.average(deviances, weights=weight))
-        shares = Explained(model.explain_share(best), model.explain_share(new))
-        if shares.seen - shares.new < _MIN_GAIN:
-            return None
-        # A rank test of the groups' means: a few rows with large counts would dominate a test of the mean deviance.
-        differences = np.bincount(codes, weight * (new - best)) / np.bincount(codes, weight)
-        largest = _MAX_SECOND_P_VALUE if candidate.are_alike else _MAX_P_VALUE
-        return shares if wilcoxon(differences, alternative="greater").pvalue < largest else None
+    labels = candidate.labels
+    if len(labels) < len(model.sample):
+        model = QuickModel(model.sample.rows(candidate.rows), model.seed)
+    codes, _ = encode_groups(len(labels), labels)
+    means, weight = model.predict_grouped_means(labels), model.sample.weight_or_ones
+    new, seen = model.compute_deviances(means), [model.compute_deviances(model.random_means)]
+    if candidate.has_effects:
+        effects = estimate_effects(model.sample.y, means, codes, model.random_pairs)
+        seen.append(model.compute_deviances(means * effects))
+    best = min(seen, key=lambda deviances: np.average(deviances, weights=weight))
+    shares = Explained(model.explain_share(best), model.explain_share(new))
+    if shares.seen - shares.new < _MIN_GAIN:
+        return None
+    # A rank test of the groups' means: a few rows with large counts would dominate a test of the mean deviance.
+    differences = np.bincount(codes, weight * (new - best)) / np.bincount(codes, weight)
+    largest = _MAX_SECOND_P_VALUE if candidate.are_alike else _MAX_P_VALUE
+    return shares if wilcoxon(differences, alternative="greater").pvalue < largest else None
 
 
 def _describe_groups(candidate: Candidate, shares: Explained, columns: _ColumnLabels) -> TableFinding:

@@ -88,7 +88,9 @@ def find_leaks(
     # Dates that are missing if the count is 0, such as the date of the last visit.
     gaps = {dates[name]: describe_missingness_leak(X[name], y) for name in X.columns if name in dates}
     findings = [
-        _make_leak([name], f"Column {name} {way.format(target='the target')}.") for name, way in gaps.items() if way
+        TableFinding(FindingKind.LEAK, f"Column {name} {way.format(target='the target')}.", (name,))
+        for name, way in gaps.items()
+        if way
     ]
     for name in X.columns:
         date = dates.get(name)
@@ -100,40 +102,28 @@ def find_leaks(
             else [(describe_target_transform(X[name], target.values, target.is_count), target) for target in targets]
         )
         if transform := next(((way, target) for way, target in ways if way), None):
-            findings.append(_make_leak([name], f"Column {name} {transform[0].format(target=transform[1].name)}."))
+            statement = f"Column {name} {transform[0].format(target=transform[1].name)}."
+            findings.append(TableFinding(FindingKind.LEAK, statement, (name,)))
         elif name in rolling:
             way = "is a weighted sum of the target over neighbouring rows, including the row itself or later rows"
-            findings.append(_make_question([name], f"Column {name} {way}."))
+            findings.append(TableFinding(FindingKind.QUESTION, f"Column {name} {way}.", (name,)))
         elif way := _describe_near_copy(X[name], targets) or _describe_target_mean(name, *all_rows):
-            findings.append(_make_question([date or name], way.format(column=date or name)))
+            findings.append(TableFinding(FindingKind.QUESTION, way.format(column=date or name), (date or name,)))
     columns = {name: _fill_missing(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
     for target in targets:
         names, is_exact = _find_weighted_sum(columns, target.values)
         if not names:
             continue
-        named = list(dict.fromkeys(dates.get(name, name) for name in names))
+        named = tuple(dict.fromkeys(dates.get(name, name) for name in names))
         who = f"Columns {join_words(names)} together"
         if is_exact:
-            findings.append(_make_leak(named, f"{who} determine {target.name}: a weighted sum of them equals it."))
+            statement = f"{who} determine {target.name}: a weighted sum of them equals it."
+            findings.append(TableFinding(FindingKind.LEAK, statement, named))
         else:
-            findings.append(
-                _make_question(named, f"{who} predict {target.name} nearly without error, by a weighted sum.")
-            )
+            statement = f"{who} predict {target.name} nearly without error, by a weighted sum."
+            findings.append(TableFinding(FindingKind.QUESTION, statement, named))
         break
     return findings
-
-
-def _make_leak(names: Sequence[str], statement: str) -> TableFinding:
-    """Make a finding that the columns `names` were computed from the target, as the sentence `statement` says."""
-    return TableFinding(FindingKind.LEAK, statement, tuple(names))
-
-
-def _make_question(names: Sequence[str], statement: str) -> TableFinding:
-    """Make a finding that asks the user whether the columns `names` were computed from the target.
-
-    `statement` is a sentence that says why that may be so.
-    """
-    return TableFinding(FindingKind.QUESTION, statement, tuple(names))
 
 
 class _Target(NamedTuple):

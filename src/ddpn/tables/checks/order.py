@@ -5,7 +5,7 @@ import polars as pl
 
 from ddpn.rows.count_rows import CountRows
 from ddpn.tables.checks.findings import FindingKind, TableFinding
-from ddpn.tables.checks.groups import Candidate, Comparison
+from ddpn.tables.checks.groups import Candidate, explain_groups
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, count_quick_model_rows
 
 #: The least absolute rank correlation with time of a column that rises or falls with time.
@@ -117,8 +117,7 @@ def find_drift(sample: CountRows, seed: int = 0) -> TableFinding | None:
     if len(sample) < _MIN_ORDERED_ROWS or not np.ptp(sample.y):
         return None
     sample = _thin_rows(sample, np.arange(len(sample)))
-    rate = sample.y if sample.exposure is None else sample.y / sample.exposure
-    counts = _rank_values(rate)
+    counts = pl.Series(sample.y / sample.exposure_or_ones).rank().to_numpy()
     rows = len(counts)
     if abs(_correlate(counts, np.arange(rows))) >= _SORTED_BY_TARGET:
         return None
@@ -131,7 +130,7 @@ def find_drift(sample: CountRows, seed: int = 0) -> TableFinding | None:
     if not drifting:
         return None
     labels = (np.arange(rows) / (_BLOCK_SHARE * rows)).astype(np.int64)
-    shares = Comparison(sample, seed).explain(Candidate((), np.arange(rows), labels, are_alike=True))
+    shares = explain_groups(QuickModel(sample, seed), Candidate((), np.arange(rows), labels, are_alike=True))
     if shares is None:
         return None
     statement = (
@@ -139,13 +138,6 @@ def find_drift(sample: CountRows, seed: int = 0) -> TableFinding | None:
         f"their deviance if it has seen the rows around them, {max(shares.new, 0):.0%} if not."
     )
     return TableFinding(FindingKind.ORDER, statement, tuple(drifting))
-
-
-def _rank_values(values: np.ndarray) -> np.ndarray:
-    from scipy.stats import rankdata  # slow to import
-
-    ranks: np.ndarray = rankdata(values)
-    return ranks
 
 
 def _correlate(x: np.ndarray, y: np.ndarray) -> float:
@@ -156,4 +148,4 @@ def _rank_numbers(series: pl.Series) -> np.ndarray | None:
     """Return the ranks of a numeric column with many distinct values; None for any other column."""
     if not series.dtype.is_numeric() or series.null_count() or series.n_unique() < _MIN_DRIFTING_VALUES:
         return None
-    return _rank_values(series.to_numpy())
+    return series.rank().to_numpy()

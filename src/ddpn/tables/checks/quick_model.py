@@ -3,18 +3,19 @@
 from functools import cached_property
 
 import numpy as np
+import polars as pl
 
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import split_folds
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.statistics import poisson_deviance
+from ddpn.tables.checks.sampling import count_checked_rows
+from ddpn.tables.checks.transforms import to_ranked_numbers
 
 #: The fewest rows that can show a difference or a trend.
 MIN_ROWS = 100
 #: The most rows and cells to which the model is fitted. A set of folds then takes about 0.2 seconds.
 MAX_ROWS, MAX_CELLS = 5_000, 100_000
-#: The number of rows that are used even in wide tables.
-_MIN_KEPT_ROWS = 1_000
 #: The number of trees, the fewest rows of a leaf and the number of bins. Small leaves recognise repeated rows, and few
 #: bins are fast.
 _TREES, _LEAF_ROWS, _BINS = 60, 5, 63
@@ -27,7 +28,7 @@ Pairs = list[tuple[np.ndarray, np.ndarray]]
 
 def count_quick_model_rows(n_columns: int) -> int:
     """Return the largest number of rows to which a quick model is fitted; it is smaller for wide tables."""
-    return max(_MIN_KEPT_ROWS, min(MAX_ROWS, MAX_CELLS // max(1, n_columns)))
+    return count_checked_rows(n_columns, MAX_ROWS, MAX_CELLS)
 
 
 class QuickModel:
@@ -45,20 +46,15 @@ class QuickModel:
 
     def __init__(self, sample: CountRows, seed: int = 0) -> None:
         self.sample, self.seed = sample, seed
-        self.exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure
+        self.exposure = sample.exposure_or_ones
         self.rate, self.weight = sample.y / self.exposure, sample.weight_or_ones * self.exposure
 
     @cached_property
     def _matrix(self) -> tuple[np.ndarray, list[int]]:
         """The inputs as float64, and the positions of the categorical columns."""
-        columns, categories = list[np.ndarray](), list[int]()
-        for position, series in enumerate(self.sample.X.iter_columns()):
-            is_number = series.dtype.is_numeric() or str(series.dtype) == "Boolean"
-            # Null, as NaN or as code -1, is a missing value to LightGBM.
-            codes = series if is_number else series.rank("dense").cast(int).fill_null(0) - 1
-            columns.append(codes.cast(float).to_numpy().astype(np.float64))
-            categories += [] if is_number else [position]
-        return np.column_stack(columns), categories
+        columns = self.sample.X.get_columns()
+        is_category = [not (series.dtype.is_numeric() or series.dtype == pl.Boolean) for series in columns]
+        return np.column_stack([to_ranked_numbers(series) for series in columns]), np.flatnonzero(is_category).tolist()
 
     @cached_property
     def random_pairs(self) -> Pairs:

@@ -15,13 +15,16 @@ MIN_ROWS = 1_000
 _ROWS_PER_GROUP = 20
 
 
-def count_checked_rows(n_columns: int) -> int:
+def count_checked_rows(n_columns: int, max_rows: int = MAX_ROWS, max_cells: int = MAX_CELLS) -> int:
     """Return the largest number of rows that are checked in a table with `n_columns` columns.
+
+    They have at most `max_cells` cells, and there are at most `max_rows` of them. But 1,000 rows are checked in tables
+    of any width.
 
     >>> count_checked_rows(12), count_checked_rows(100), count_checked_rows(2_000)
     (20000, 5000, 1000)
     """
-    return max(MIN_ROWS, min(MAX_ROWS, MAX_CELLS // max(1, n_columns)))
+    return max(MIN_ROWS, min(max_rows, max_cells // max(1, n_columns)))
 
 
 def choose_rows(n_rows: int, n_columns: int, seed: int) -> np.ndarray:

@@ -118,12 +118,12 @@ def fit_category(column: Column, weights: np.ndarray, effects: LevelEffects | No
     effects : LevelEffects, optional
         The level effects of the column. Default: the column gets none.
     """
-    totals, min_weight = _weigh_levels(column, weights), _MIN_SHARE * weights.sum()
+    totals, min_weight = weigh_levels(column, weights), _MIN_SHARE * weights.sum()
     kept = tuple(level for level, weight in totals.items() if weight >= min_weight)[:MAX_CATEGORIES]
     return CategoryEncoding(kept, len(kept) < len(totals), bool(weights[column.is_missing].any()), effects)
 
 
-def _weigh_levels(column: Column, weights: np.ndarray) -> dict[str, float]:
+def weigh_levels(column: Column, weights: np.ndarray) -> dict[str, float]:
     """Return the sum of the weights of each level, largest first. Ties are in alphabetical order.
 
     Levels without rows of positive weight are left out.
@@ -194,7 +194,7 @@ def fit_effects(column: Column, target: Targets, scale: float | None = None) -> 
     If `scale` is given, effects are divided by it instead of their standard deviation, and effects of 0 are returned
     instead of None. This makes the effects of several folds comparable.
     """
-    names = list(_weigh_levels(column, target.weight))[:MAX_LEVELS]
+    names = list(weigh_levels(column, target.weight))[:MAX_LEVELS]
     positions = {level: j for j, level in enumerate(names)}
     # All levels beyond the most frequent ones share one effect, and missing values another.
     index = column.map_levels(positions, other=len(names), missing=len(names) + 1)

@@ -20,9 +20,9 @@ from ddpn.tables.encoding.numbers import (
     NumberEncoding,
     find_bin_edges,
     find_integer_codes,
+    find_midpoints,
     fit_boolean,
     fit_number,
-    list_all_steps,
 )
 from ddpn.tables.encoding.out_of_fold import OutOfFoldEffects, has_effects
 from ddpn.tables.encoding.steps import count_thresholds_per_column, encode_for_trees, find_best_cuts, list_thresholds
@@ -188,10 +188,10 @@ class TableEncoder:
                     column = replace(column, edges=find_bin_edges(number, bins))
                 elif by_steps:
                     thresholds[j] = list_thresholds(number, count_thresholds_per_column(len(table.columns)))
-                    if len(number.values) <= bins + 1:
-                        column = replace(column, steps=list_all_steps(number))
-                    else:
+                    if len(number.values) > bins + 1:
                         undecided.append(j)
+                    elif len(number.values) > 2:
+                        column = replace(column, steps=find_midpoints(number.values))
                 if by_steps or self.numeric == "piecewise":
                     column = replace(column, codes=find_integer_codes(number, min(max_inputs, MAX_CODES)))
                 columns.append(column)

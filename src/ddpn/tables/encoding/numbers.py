@@ -199,11 +199,3 @@ def find_integer_codes(column: Distinct, max_codes: int = MAX_CODES) -> np.ndarr
     values = column.values
     is_code = 3 <= len(values) <= max_codes and np.array_equal(values, np.floor(values))
     return values if is_code else _make_empty()
-
-
-def list_all_steps(column: Distinct) -> np.ndarray:
-    """Return a threshold between each pair of neighbouring values.
-
-    The result is empty if there are at most two values.
-    """
-    return find_midpoints(column.values) if len(column.values) > 2 else _make_empty()

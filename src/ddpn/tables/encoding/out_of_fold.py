@@ -85,14 +85,6 @@ class OutOfFoldEffects:
             out[:, position] = self._look_up(table[j], effects, fold)
         return out
 
-    def encode_by_content(self, X: TableLike) -> np.ndarray:
-        """Encode training rows like `encode`, but derive the fold of each row from its values.
-
-        `assign_folds_by_content` computes the folds. Equal rows have the same fold, so that the order of the rows and
-        their division into blocks do not matter.
-        """
-        return self.encode(X, assign_folds_by_content(self.encoder, X))
-
     @staticmethod
     def _look_up(cells: Column, effects: list[LevelEffects], fold: np.ndarray) -> np.ndarray:
         """Return the effect of each row's level, as fitted without the row's fold. `effects` has one item per fold."""

@@ -132,7 +132,8 @@ def _iter_splits(node: JsonObject) -> Iterator[JsonObject]:
 
 # Columns of a very wide table -----------------------------------------------------------------------------------------
 
-#: The columns that are kept of a wider table with few rows, so that trees and networks are fitted in seconds.
+#: The columns that are kept of a wider table with few rows, so that trees and networks are fitted in seconds. In wider
+#: tables with many rows, trees draw this many for each split. Large trees are not tried for any wider table.
 MAX_COLUMNS = 500
 #: The most rows that choose the columns, and the least share of rows on either side of a split.
 _MAX_SCREENED_ROWS, _MIN_SIDE_SHARE = 10_000, 0.05
