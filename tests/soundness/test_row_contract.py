@@ -53,7 +53,7 @@ def simulate_weighted_rows(rows: int = 240, seed: int = 0) -> CountRows:
     mean = np.exp(1.0 + 0.4 * a + 0.5 * (level % 3))
     X = pl.DataFrame({"a": a, "level": [f"l{k}" for k in level]})
     y = rng.poisson(mean * rng.gamma(2.0, 0.5, rows)).astype(float)
-    return CountRows(X, y, np.where(level % 3 == 2, 3.0, 1.0 + (a > 0))).replace(group=np.arange(rows).astype(str))
+    return CountRows(X, y, np.where(level % 3 == 2, 3.0, 1.0 + (a > 0)), group=np.arange(rows).astype(str))
 
 
 def compute_means(sample: CountRows) -> torch.Tensor:

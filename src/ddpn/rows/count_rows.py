@@ -140,9 +140,9 @@ class CountRows(Generic[Inputs, Vector]):
 
         Errors use the names of these arguments, such as `sample_weight`.
         """
-        parts = {"X": X, "y": y, "weight": sample_weight, "exposure": exposure, "upper": upper, "group": groups}
-        names = {"weight": "sample_weight", "group": "groups"}
-        return cls.from_checked(**_check_parts(parts, censored, fractional, names))
+        parts = {"X": X, "y": y, "weight": sample_weight, "exposure": exposure, "upper": upper}
+        checked = _check_parts(parts, censored, fractional, {"weight": "sample_weight"})
+        return cls.from_checked(**checked | {"group": check_groups(groups, len(checked["y"]))})
 
     @classmethod
     def from_checked(
@@ -350,8 +350,15 @@ def _check_parts(
         "limit": limit,
         "labels": labels,
         "interval_groups": check_labels(parts.get("interval_groups"), n, "interval_groups"),
-        "group": check_groups(parts.get("group"), n, names.get("group", "group")),
+        "group": _check_group(parts.get("group"), n),
     }
+
+
+def _check_group(values: object, n: int) -> np.ndarray | None:
+    """Validate the groups of `n` rows. If labels may be missing, rows without a label become groups of their own."""
+    labels = check_labels(values, n, "group")
+    may_be_missing = labels is not None and labels.dtype.kind in "fO"
+    return check_groups(labels, n) if may_be_missing else labels
 
 
 def _check_limit(values: object, n: int, labels: np.ndarray | None) -> np.ndarray | None:

@@ -11,12 +11,12 @@ from ddpn.runtime.errors import InputError
 EQUAL_INPUTS = "equal-inputs"
 
 
-def check_groups(groups: object, n: int, name: str = "groups") -> np.ndarray | None:
+def check_groups(groups: object, n: int) -> np.ndarray | None:
     """Validate one group label per row and return the labels as text, or None if `groups` is None.
 
-    `n` is the number of rows. A row with a missing label becomes a group of its own. Errors call the argument `name`.
+    `n` is the number of rows. A row with a missing label becomes a group of its own.
     """
-    labels = check_labels(groups, n, name)
+    labels = check_labels(groups, n, "groups")
     if labels is None:
         return None
     is_missing = np.array([label is None or label != label for label in labels.tolist()])
