@@ -357,8 +357,9 @@ def _check_parts(
 def _check_group(values: object, n: int) -> np.ndarray | None:
     """Validate the groups of `n` rows. If labels may be missing, rows without a label become groups of their own."""
     labels = check_labels(values, n, "group")
-    may_be_missing = labels is not None and labels.dtype.kind in "fO"
-    return check_groups(labels, n) if may_be_missing else labels
+    if labels is None or labels.dtype.kind not in ("f", "O"):  # other types have no missing labels
+        return labels
+    return check_groups(labels, n)
 
 
 def _check_limit(values: object, n: int, labels: np.ndarray | None) -> np.ndarray | None:

@@ -155,13 +155,14 @@ class DispersionFit:
 
         `raw` and the result have shape (rows, 2). Without exposures, raw outputs are first rounded to multiples of 0.1,
         and the curvature is computed once for all rows with equal values. This is accurate enough, because curvatures
-        only scale the steps.
+        only scale the steps. It more than halves the time of a fit of 20,000 rows with a Negative Binomial.
         """
         if rows.exposure is not None:
             return self.head.curvature(raw, rows)
         # Pairs are sorted as complex numbers, which is many times faster than sorting rows.
         pairs = torch.view_as_complex((raw / _CURVATURE_STEP).round()).numpy()
         distinct, position = (torch.from_numpy(x) for x in np.unique(pairs, return_inverse=True))
+        # The rows that are passed along matter only by their number: curvatures are expected ones, without the counts.
         return self.head.curvature(_CURVATURE_STEP * torch.view_as_real(distinct), rows.rows(slice(0, len(distinct))))[
             position
         ]
