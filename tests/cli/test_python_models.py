@@ -120,3 +120,34 @@ def test_a_leak_that_the_command_found_makes_the_verdict_in_python_unusable(run_
     verdict = CountRegressor.load("m").verdict(pl.read_csv("leak.csv"), table["visits"])
     assert verdict.level == "unusable"
     assert "Column twice is the target times" in str(verdict)
+
+
+@pytest.fixture(scope="module")
+def wards() -> pd.DataFrame:
+    """Counts of three countries, one of which is called NA, and of calm and wild wards."""
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"country": rng.choice(["NA", "DE", "FR"], 900), "ward": rng.choice(["calm", "wild"], 900)})
+    mean = frame["country"].map({"NA": 1.0, "DE": 4.0, "FR": 12.0}) * np.where(
+        frame["ward"] == "wild", rng.gamma(0.5, 2.0, 900), 1.0
+    )
+    return frame.assign(visits=rng.poisson(mean))
+
+
+@pytest.mark.filterwarnings("ignore:The counts are over-dispersed")
+@pytest.mark.parametrize("extension", ["csv", "parquet"])
+def test_levels_and_groups_of_intervals_are_those_of_python(run_ddpn, wards, extension, files):
+    X, y = wards[["country", "ward"]], wards["visits"]
+    model = CountGLM(likelihood="poisson").fit(X[:400], y[:400])
+    model.fit_intervals(X[400:], y[400:], groups="ward", group_rows=0).save("wards.model")
+    table = pl.from_pandas(wards)
+    table.write_csv("wards.csv") if extension == "csv" else table.write_parquet("wards.parquet")
+    result = run_ddpn("predict", "wards.model", f"wards.{extension}", "-o", "o.parquet")
+    assert result.exit_code == 0, result.output
+    predicted = pl.read_parquet("o.parquet")
+    np.testing.assert_allclose(predicted["mean"], model.predict(X), rtol=1e-9)
+    assert predicted.select("lower", "upper").to_numpy().tolist() == model.predict_interval(X).tolist()
+    scored = run_ddpn("evaluate", "wards.model", f"wards.{extension}", "--target", "visits", "--json")
+    entry = next(entry for entry in json.loads(scored.stdout)["entries"] if entry["name"] == "mixture")
+    assert entry["width"] == pytest.approx(np.diff(model.predict_interval(X)).mean())
+    table.drop("ward").write_csv("short.csv")
+    assert "ward" in get_error(run_ddpn("predict", "wards.model", "short.csv", "-o", "p.csv"))

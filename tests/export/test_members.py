@@ -181,3 +181,16 @@ def test_outputs_give_way_to_columns_of_the_same_name(counts, run_file, make_fee
     assert about["outputs"]["q0.9"] == "predicted_q0.9"
     out = run_file(file, make_feeds(frame))
     assert out["predicted_mean"] == pytest.approx(model.predictor_.distribution(frame).mean.numpy(), rel=1e-9)
+
+
+def test_levels_that_are_equal_as_floats_are_different_levels(run_file, file):
+    names = ["9007199254740993", "9007199254740992", "7", "12345678901234567891"]
+    levels = np.repeat(names, 30)
+    y = np.random.default_rng(0).poisson(np.repeat([1.0, 4.0, 9.0, 20.0], 30))
+    model = CountGLM(likelihood="poisson").fit(pd.DataFrame({"id": levels}), y)
+    export_onnx(model, file)
+    spellings = [*names, "7.0", "007"]
+    out = run_file(file, {"id": np.array(spellings, dtype=object)})
+    exact = model.predict(pd.DataFrame({"id": [*names, "7", "7"]}))
+    assert len(set(exact.round(6))) == 4
+    assert out["mean"] == pytest.approx(exact, rel=1e-9)

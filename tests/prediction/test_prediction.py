@@ -176,3 +176,13 @@ def test_bars_of_a_plot_have_the_heights_of_the_masses():
     (axes,) = two_rows.plot([0]).axes
     heights = np.array([bar.get_height() for bar in axes.patches])
     np.testing.assert_allclose(heights, stats.poisson(4.0).pmf(np.arange(len(heights))), atol=1e-9)
+
+
+def test_rows_may_be_reversed_or_none(model, prediction):
+    assert prediction[::-1].mean.tolist() == prediction.mean[::-1].tolist()
+    assert prediction[::-1].interval(0.8)[0].tolist() == prediction.interval(0.8)[0][::-1].tolist()
+    flagged = CountGLM("poisson", covariance="robust").fit(X[:300], Y[:300]).fit_ood(X[300:])
+    for whole in (prediction, flagged.predict_distribution(X[:40])):
+        for nothing in ([], np.zeros(40, dtype=bool), slice(0)):
+            assert len(whole[nothing]) == 0
+            assert whole[nothing].mean.shape == (0,)

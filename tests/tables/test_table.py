@@ -10,7 +10,11 @@ from polars.testing import assert_frame_equal
 
 from ddpn.runtime.errors import InputError
 from ddpn.tables import shuffling
+from ddpn.tables.columns import Kind
+from ddpn.tables.conversion import TableColumn, to_times
+from ddpn.tables.dates import YEAR_FIRST, DateFormat
 from ddpn.tables.files import find_files
+from ddpn.tables.roles import Roles
 from ddpn.tables.shuffling import shuffle_chunks
 from ddpn.tables.table import Table
 from ddpn.workflow.config import FitConfig
@@ -149,3 +153,34 @@ def test_a_stream_without_rows_ends_with_an_error(folder):
     table = Table([str(folder)])
     with pytest.raises(InputError, match="must have training rows"):
         next(shuffle_chunks(table, ["row"], lambda frame, numbers: numbers < 0, 10, seed=0))
+
+
+@pytest.mark.parametrize("fitted", ["", "year first"])
+def test_dates_have_one_order_of_day_and_month_in_all_blocks(fitted, tmp_path, monkeypatch):
+    """Of dates that are sorted, a block may have no day above 12, and would be read with the month first."""
+    days = pl.date_range(pl.date(2021, 1, 1), pl.date(2021, 6, 30), "1d", eager=True).alias("day")
+    pl.DataFrame({"day": days.dt.strftime("%d/%m/%Y")}).write_csv(tmp_path / "days.csv")
+    monkeypatch.setattr("ddpn.tables.blocks.MAX_WHOLE_FILE_BYTES", 0)
+    monkeypatch.setattr("ddpn.tables.blocks.BLOCK_ROWS", 10)
+    monkeypatch.setattr("ddpn.tables.blocks._MIN_BLOCK_BYTES", 1)
+    column = TableColumn("day", Kind.DATE, parts=("number",), date=DateFormat(YEAR_FIRST if fitted else ""))
+    table = Table([str(tmp_path / "days.csv")])
+    assert table.is_long
+    roles = table.find_date_formats(Roles(None, None, None, (column,)))
+    (date_format,) = (column.date for column in roles.columns)
+    read = pl.concat(
+        [to_times(table.read_block(block)["day"], date_format, ("",), "day").values for block in table.list_blocks()]
+    )
+    assert read.cast(pl.Date).to_list() == days.to_list()
+    assert Table.from_rows(table.read()).find_date_formats(roles) is roles
+
+
+def test_times_of_a_text_file_keep_their_distance_from_utc(tmp_path):
+    """The same instant is read as local time in the zone that the column had in fit."""
+    local = ["2021-01-31 23:30:00", "2021-02-01 00:15:00"]
+    frame = pl.DataFrame({"at": ["2021-01-31T23:30:00Z", "2021-01-31T19:15:00-05:00"], "local": local})
+    frame.write_csv(tmp_path / "times.csv")
+    read = Table([str(tmp_path / "times.csv")]).read()
+    assert read.schema == {"at": pl.String, "local": pl.Datetime("us")}
+    times = to_times(read["at"], DateFormat(zone="UTC"), ("",), "at").values
+    assert times.to_list() == read["local"].to_list()

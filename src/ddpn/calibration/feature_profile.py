@@ -221,7 +221,7 @@ class FeatureProfile:
         X must have the columns of the training rows. Ignored columns do not count in the scores, but their cells are
         counted.
         """
-        scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
+        scores, states = [np.empty(0)], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for _, cells in self.iter_blocks(self.schema.parse(X)):
             scores.append(self._score(self._measure_cells([cells[j] for j in self.scored])))
             states += [np.bincount(scores_of_column.state, minlength=len(STATES)) for scores_of_column in cells]

@@ -163,8 +163,10 @@ def find_level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Se
     numbers = graph.where(is_number, trimmed, "nan").cast("f")
     is_equal = numbers.add_axes(1).equals(np.array(list(code_by_value))).cast("i")
     match = is_equal.op("ArgMax", axis=1, keepdims=0)
+    # Exact matches come first: different integers of 17 digits may be equal as numbers.
     has_match = is_equal.max(1).reshape(-1).cast("b")
-    return graph.where(has_match, graph.constant(list(code_by_value.values())).take(match, axis=0), codes)
+    by_value = graph.where(has_match, graph.constant(list(code_by_value.values())).take(match, axis=0), codes)
+    return graph.where(codes.equals(unknown), by_value, codes)
 
 
 class _PositionedInputs(NamedTuple):

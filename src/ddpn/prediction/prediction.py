@@ -105,7 +105,8 @@ class Prediction:
             index = np.array([range(len(self))[int(rows)]])
         else:
             chosen = rows if isinstance(rows, slice) else np.asarray(rows)
-            index = np.arange(len(self))[chosen]
+            is_empty = not isinstance(chosen, slice) and not chosen.size  # an empty list is an array of floats
+            index = np.ascontiguousarray(np.arange(len(self))[slice(0) if is_empty else chosen])
         return replace(
             self,
             distribution=self.distribution.rows(torch.from_numpy(index)),

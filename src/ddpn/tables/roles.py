@@ -236,9 +236,15 @@ class Roles:
         """Return the name of each row's group for the calibration of intervals, or None if there are no such groups."""
         if self.interval_groups is None:
             return None
-        return name_interval_groups(
-            frame[check_column(self.interval_groups, frame.columns, "interval_groups", InputError)]
-        )
+        labels = frame[check_column(self.interval_groups, frame.columns, "interval_groups", InputError)]
+        # A file may hold words such as NA, which stand for a missing value.
+        return name_interval_groups(clean_text(labels, self.missing) if is_text(labels) else labels)
+
+    def read_weight(self, frame: pl.DataFrame) -> np.ndarray:
+        """Return the weight of each row of a table that has the column of weights. They may all be 0."""
+        weight = self._read_vector(frame, "weight", np.arange(1, frame.height + 1), True)
+        assert weight is not None
+        return weight
 
     def read_exposure(self, frame: pl.DataFrame, rows_before: int = 0) -> np.ndarray | None:
         """Return the exposure of each row, or None if the model has no exposure.

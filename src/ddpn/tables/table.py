@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -16,6 +17,10 @@ from ddpn.rows.checks import label_row_errors
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import join_words
 from ddpn.tables.blocks import Block, InMemoryFile, TableFile, cast_to_schema, merge_types, open_file
+from ddpn.tables.cells import clean_text, looks_missing
+from ddpn.tables.columns import Kind
+from ddpn.tables.conversion import TableColumn
+from ddpn.tables.dates import YEAR_FIRST, find_date_format
 from ddpn.tables.files import STDIN, find_files
 from ddpn.tables.layout import WHOLE_FILE, Layout
 from ddpn.tables.roles import Roles
@@ -151,6 +156,29 @@ class Table:
         before torch is imported, because that import is slow.
         """
         roles.parse(self.read_block(self.list_blocks()[0]), report=lambda sentence: None)
+
+    def find_date_formats(self, roles: Roles) -> Roles:
+        """Return `roles` with the order of day and month that the whole table shows, if it is read block by block.
+
+        If a column had dates with the year first, or dates that were no text, in fit, this order is not known. In a
+        single block of dates such as 02/01/2021, no day may be above 12, so that a guess could differ between blocks.
+        """
+        if not self.is_long:
+            return roles
+        columns = tuple(self._find_date_format(column, roles.missing) for column in roles.columns)
+        return roles if columns == roles.columns else replace(roles, columns=columns)
+
+    def _find_date_format(self, column: TableColumn, missing: Sequence[str]) -> TableColumn:
+        """Return a column of roles with the date format of all cells, or unchanged if they leave it open."""
+        is_open = column.kind == Kind.DATE and column.date.order in ("", YEAR_FIRST)
+        if not is_open or self.schema.get(column.name) != pl.String:
+            return column
+        blocks = (self.read_block(block, [column.name])[column.name] for block in self.list_blocks())
+        cells = pl.concat([clean_text(block, missing).unique() for block in blocks]).unique(maintain_order=True)
+        guess = find_date_format(cells.filter(~looks_missing(cells)))
+        if guess is None or guess.ambiguous or guess.order == YEAR_FIRST:
+            return column
+        return replace(column, date=replace(guess, zone=column.date.zone))
 
     def check_rows(self, roles: Roles, block: Block) -> None:
         """Raise an `InputError` if a row of a block cannot be read, or has an invalid exposure or upper bound.

@@ -18,6 +18,8 @@ from ddpn.tables.numbers import are_codes, has_grouped_points
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECIMAL_COMMA = r"^[+-]?[0-9]+(,[0-9]+)?$"
+#: A time with its distance from UTC, such as 12:30:00Z or 12:30-05:00.
+_UTC_OFFSET = r":\d\d.*(Z|UTC|[+-]\d\d:?\d\d)\s*$"
 #: A number whose comma may be a decimal sign or a thousands separator.
 _AMBIGUOUS_COMMA = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
 
@@ -201,9 +203,10 @@ def _replace_decimal_commas(frame: pl.DataFrame, names: list[str]) -> pl.DataFra
 def _infer_type(series: pl.Series, as_text: bool) -> pl.Series:
     """Convert a text column to integers, numbers, booleans or dates (year first) if all cells fit.
 
-    Otherwise, or if `as_text` is True, only missing cells change: they become null.
+    Otherwise, only missing cells change: they become null. If `as_text` is True, only blank cells do, because words
+    such as NA may be levels.
     """
-    text = clean_text(series, MISSING)
+    text = clean_text(series, ("",) if as_text else MISSING)
     kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series
     present = text.drop_nulls()
     if as_text or present.is_empty():
@@ -218,6 +221,8 @@ def _infer_type(series: pl.Series, as_text: bool) -> pl.Series:
         return text == "true"
     if not present.head(1).str.contains(r"^\d{4}-\d{1,2}-\d{1,2}").all():
         return kept  # dates in other orders are parsed in fit, which detects the format
+    if present.str.contains(_UTC_OFFSET).any():
+        return kept  # the zone of such times is that of the column in fit, and would be lost here
     times = parse_dates(text, find_date_format(present) or DateFormat(YEAR_FIRST))
     if times.null_count() > text.null_count():
         return kept

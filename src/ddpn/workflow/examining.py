@@ -116,7 +116,9 @@ def explain_table(
 
     Return the explanation, and a sentence about the rows that were used.
     """
-    table, roles = Table.from_rows(table), folder.roles
+    table = Table.from_rows(table)
+    folder = folder.for_table(table)
+    roles = folder.roles
     most = MAX_ROWS if max_rows == "auto" else max_rows
     names = {role: name for role, name in (("exposure", roles.exposure), ("upper", roles.upper)) if name}
     if roles.target is None or roles.target not in table.schema:
@@ -148,7 +150,9 @@ def explain_rows(
     the average prediction for the rows of the whole table. `seed` is the seed of the sampling by which Shapley
     values are estimated.
     """
-    table, roles = Table.from_rows(table), folder.roles
+    table = Table.from_rows(table)
+    folder = folder.for_table(table)
+    roles = folder.roles
     if bad := [row for row in rows if not 1 <= row <= table.rows]:
         raise InputError(argument="rows", must=f"be numbers from 1 to {table.rows:,}", got=str(bad[0]))
     drawn = draw_rows(table.rows).positions
@@ -240,7 +244,9 @@ def monitor(
         The comparisons, and which of them are drift. If the rows have counts, these are compared with predictions as
         well.
     """
-    table, roles = Table.from_rows(table), folder.roles
+    table = Table.from_rows(table)
+    folder = folder.for_table(table)
+    roles = folder.roles
     names = resolve_names(ignore, [column.name for column in roles.columns], "ignore")
     ignored = {part for column in roles.columns if column.name in names for part in column.inputs}
     rows, notes = _choose_rows_with_counts(folder, table, max_rows)

@@ -95,7 +95,7 @@ class TrainingRows:
         plan = self.plan
         kept = self.roles.find_rows_with_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
         if plan.weight is not None:
-            kept &= frame[plan.weight].cast(float).to_numpy() > 0
+            kept &= self.roles.read_weight(frame) > 0
         if plan.split_column is not None:
             kept &= read_parts(frame[plan.split_column].to_list(), plan.split_column, numbers + 1) == "train"
         if plan.time is not None:

@@ -30,6 +30,7 @@ from ddpn.tables.seen_rows import SeenRows
 if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor
     from ddpn.predictor import Predictor
+    from ddpn.tables.table import Table
 
 CHECKPOINT = "checkpoint.safetensors"
 #: Files about the training rows, in a separate folder because predictions do not need them.
@@ -57,6 +58,11 @@ class ModelFolder:
         """The role of each column of the table in the fit, such as target, exposure or feature."""
         return Roles.from_dict(self.task["roles"])
 
+    def for_table(self, table: "Table") -> "ModelFolder":
+        """Return a copy that reads the dates of a long table in the format that all its rows show."""
+        roles = table.find_date_formats(self.roles)
+        return self if roles is self.roles else replace(self, task={**self.task, "roles": roles.as_dict()})
+
     def save(self, path: Path, overwrite: bool = False, checkpoint: Path | None = None) -> None:
         """Save the model in the folder `path`, either completely or not at all.
 
@@ -81,17 +87,19 @@ def _read_task(path: Path, manifest: JsonObject) -> JsonObject:
     """
     digest = manifest["files"].get(TASK)
     if digest is None:
-        return _make_task(path, manifest.get("estimator"))
+        return _make_task(path, manifest)
     return dict(json.loads(read_files(path, {"files": {TASK: digest}})[TASK]))
 
 
-def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
+def _make_task(path: Path, manifest: JsonObject) -> JsonObject:
     """Make the task of a model that was saved in Python, whose folder has no task.json.
 
-    `estimator` is the entry of the manifest that describes the estimator. The columns are those of the estimator's
-    schema. The target, the split and the scores are unknown. Raise an `InputError` if there are no column names:
-    `estimator` is None because a `Predictor` was saved, or the estimator was fitted to an array.
+    The columns are those of the estimator's schema in the manifest, and only blank cells stand for missing values. If
+    intervals were calibrated by group, every table needs the column that gave the groups their name. The target, the
+    split and the scores are unknown. Raise an `InputError` if there are no column names, because a `Predictor` was
+    saved, or because the estimator was fitted to an array.
     """
+    estimator = manifest.get("estimator")
     if estimator is None or not estimator["schema"]["is_named"]:
         what = "a Predictor" if estimator is None else "a model that was fitted to an array"
         raise InputError(f"{path} contains {what}, without column names. Save a model that was fitted to a data frame.")
@@ -103,7 +111,9 @@ def _make_task(path: Path, estimator: JsonObject | None) -> JsonObject:
         column = dates.get(name, TableColumn(name, Kind(kind)))
         columns += [] if column in columns else [column]
     leaks = list(estimator.get("leaks", ()))
-    return {"roles": Roles(None, None, None, tuple(columns)).as_dict(), "leaks": leaks, "warnings": []}
+    groups = manifest["groups"]["by"] if "groups" in manifest else None
+    roles = Roles(None, None, None, tuple(columns), missing=("",), interval_groups=groups)
+    return {"roles": roles.as_dict(), "leaks": leaks, "warnings": []}
 
 
 class SavedModel:

@@ -142,6 +142,7 @@ def choose_rows_to_score(
     this size is chosen; None sets no limit.
     """
     table = Table.from_rows(table)
+    folder = folder.for_table(table)
     scanned = scan_rows(folder, table)
     missing_note = " ".join(folder.roles.describe_rows_without_target(scanned.n_without_target))
     is_fitted_table = folder.seen is None or sum_hashes(scanned.hashes) == folder.seen.hash_sum

@@ -117,7 +117,7 @@ def predict_files(
         n_jobs.connect()
     from ddpn.workflow.prediction import Findings, check_spec  # imports torch, so invalid tables are reported first
 
-    predictor, roles = saved.load_predictor(mixed_only=spec.member is None), saved.roles
+    predictor, roles = saved.load_predictor(mixed_only=spec.member is None), table.find_date_formats(saved.roles)
     spec = check_spec(predictor, spec)
     findings = Findings(predictor, spec)
     with progress_bar("Predicting", table.rows, verbose) as bar:
