@@ -1,6 +1,8 @@
 """Label the groups of rows that belong together, by group columns or by equal inputs."""
 
 from collections.abc import Sequence
+from datetime import datetime, time
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -8,6 +10,7 @@ import polars as pl
 from narwhals.typing import IntoSeries
 from numpy.typing import ArrayLike
 
+from ddpn.rows.checks import to_array
 from ddpn.rows.groups import is_grouped_by_inputs
 from ddpn.runtime.errors import InputError
 from ddpn.tables.cells import clean_text
@@ -108,18 +111,35 @@ def _to_clean_text(series: pl.Series, missing: Sequence[str]) -> pl.Series:
 def name_interval_groups(values: IntoSeries | ArrayLike, rows: int | None = None) -> np.ndarray:
     """Convert one value per row to names of the groups within which intervals are calibrated.
 
-    1, 1.0 and "1" have the same name, and missing values are named "missing". An `InputError` is raised if there are
-    not `rows` values; None skips this check.
+    1, 1.0 and "1" have the same name, and so do a date and its midnight. Missing values are named "missing". An
+    `InputError` is raised if there are not `rows` values; None skips this check.
 
     >>> name_interval_groups([1, 2.0, None, "b"]).tolist()
     ['1', '2', 'missing', 'b']
     """
-    series = nw.from_native(values, series_only=True, pass_through=True)
-    plain = series.to_list() if isinstance(series, nw.Series) else np.asarray(values, dtype=object).tolist()
+    plain = _list_cells(values)
     if not isinstance(plain, list) or any(isinstance(value, list) for value in plain[:1]):
         raise InputError(argument="groups", must="hold one label per row of X", got=f"{values!r:.60}")
     if rows not in (None, len(plain)):
         got = f"{len(plain)} for {rows} rows"
         raise InputError(argument="groups", must="have one label per row of X", got=got)
-    names = {value: "missing" if value is None or value != value else canonical_number(value) for value in set(plain)}
+    names = {value: "missing" if value is None or value != value else _name_group(value) for value in set(plain)}
     return np.array([names[value] for value in plain], dtype=object)
+
+
+def _list_cells(values: IntoSeries | ArrayLike) -> Any:
+    """List the cells of a series or array. Float32 numbers have the digits that they are written with, such as 0.1."""
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series) and series.dtype != nw.Float32:
+        return series.to_list()
+    array = to_array(values)
+    if array.dtype == np.float32 and array.ndim == 1:
+        return [float(str(number)) for number in array]
+    return np.asarray(values, dtype=object).tolist()
+
+
+def _name_group(value: object) -> str:
+    """Name a group by a value that is not missing. pandas has no dates, only their midnights."""
+    if isinstance(value, datetime) and value.time() == time() and value.tzinfo is None:
+        return value.date().isoformat()
+    return canonical_number(value)

@@ -93,7 +93,7 @@ class TableEncoder:
         self
         """
         bins = self.resolve_bins()
-        table = read_table(X)
+        table = self.read_fitted_table(X)
         rows = len(table)
         checked_weight = check_vector("sample_weight", sample_weight, rows, allow_zero=True, labels=get_row_labels(X))
         weights = np.ones(rows) if checked_weight is None else checked_weight
@@ -150,6 +150,10 @@ class TableEncoder:
         folds = assign_folds(rows, FOLDS, 0) if fold is None else check_folds(fold, rows)
         effects = OutOfFoldEffects(self, X, target, weight, scale, folds)
         return (effects.encode(take_rows(X, part), folds[part]) for part in parts)
+
+    def read_fitted_table(self, X: TableLike) -> ColumnTable:
+        """Convert the table that is passed to `fit`, and detect the kinds of its columns."""
+        return read_table(X)
 
     def set_schema(self, schema: Schema) -> None:
         """Set the names and kinds of the columns. Called by `fit` and when an encoder is loaded."""

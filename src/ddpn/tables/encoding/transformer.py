@@ -9,6 +9,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ddpn.rows.checks import TableLike, get_row_count
+from ddpn.tables.columns import ColumnTable
 from ddpn.tables.encoding.encoder import TableEncoder
 from ddpn.tables.encoding.storage import load_encoder
 from ddpn.tables.reading import read_table
@@ -71,31 +72,8 @@ class FeatureEncoder(TransformerMixin, TableEncoder, BaseEstimator):
         super().set_schema(schema)
         schema.set_names(self)
 
-    def fit(
-        self,
-        X: TableLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        exposure: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the encoding of every column.
-
-        Parameters
-        ----------
-        X : array-like or data frame
-            The table.
-        y : array-like, optional
-            The counts. Required for "steps" and level effects, otherwise not used.
-        sample_weight : array-like, optional
-            The weight of each row. A weight of 2 equals giving the row twice. Rows of weight 0 are ignored.
-        exposure : array-like, optional
-            The known scale of each row. Level effects are then effects on the count per unit.
-
-        Returns
-        -------
-        self
-        """
-        return super().fit(read_table(X, type(self)), y, sample_weight, exposure)
+    def read_fitted_table(self, X: TableLike) -> ColumnTable:
+        return read_table(X, type(self))  # so that scikit-learn's messages name this class
 
     def fit_transform(
         self,
