@@ -7,6 +7,7 @@ from ddpn import CountRegressor
 from ddpn.analysis.evaluation import Evaluation
 from ddpn.analysis.gains import compare_scores
 from ddpn.analysis.leaderboard import out_of_fold_leaderboard
+from ddpn.analysis.report.evidence import gather_evidence
 from ddpn.analysis.row_scores import RowScores, score_prediction, score_rows
 from ddpn.analysis.verdict import verdict
 from ddpn.calibration.calibrate import calibrate
@@ -134,6 +135,12 @@ def test_rows_that_were_predicted_earlier_keep_their_weights_and_groups():
         assert other_entry["coverage"] == pytest.approx(entry["coverage"], rel=1e-12)
     for name, gain in board.evaluation.gains.items():
         assert other.evaluation.gains[name] == pytest.approx(gain, rel=1e-9)
+    shown, later_shown = (
+        gather_evidence(model, whole.rows.replace(labels=np.arange(200)), held_out=rows) for rows in (fresh, later)
+    )
+    order = np.argsort(later_shown.labels)
+    np.testing.assert_allclose(later_shown.scores.crps[order], shown.scores.crps, rtol=1e-9)
+    np.testing.assert_array_equal(later_shown.y[order], shown.y)
 
 
 def test_no_interval_says_that_a_score_is_more_than_100_percent_lower():

@@ -223,3 +223,13 @@ def test_weights_of_zero_alone_are_refused(table, tmp_path, write_parts):
     write_parts(table.with_columns(w=pl.lit(0.0)), tmp_path)
     with pytest.raises(InputError, match="weight 'w' must be positive in some row"):
         draw_checked_rows(tmp_path, weight="w")
+
+
+def test_weights_that_are_text_choose_the_training_rows(table, tmp_path, write_parts):
+    """A decimal comma makes a column of text; rows of weight 0,0 are not streamed."""
+    weights = pl.when(pl.col("row") % 3 == 0).then(pl.lit("0,0")).otherwise(pl.lit("1,5"))
+    write_parts(table.with_columns(w=weights), tmp_path)
+    plan = FitConfig(target="y", weight="w", drop=("row",))
+    prepared = prepare(open_table([str(tmp_path)], plan, stream=True)[0], plan)
+    sample = prepared.stream.sample(next(prepared.stream.chunks(2000, seed=0)))
+    assert set(sample.weight.tolist()) == {1.5}
