@@ -464,8 +464,8 @@ class Predictor:
             predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts, fold_weights)
             predictor.scales = manifest["scales"]
             predictor.calibration = Calibration.from_state(files, manifest)
-            profile, estimator = predictor.calibration.profile, manifest.get("estimator")
-            if profile and estimator and profile.schema != Schema.from_dict(estimator["schema"]):
+            profile, saved = predictor.calibration.profile, manifest.get("estimator")
+            if profile is not None and saved is not None and profile.schema != Schema.from_dict(saved["schema"]):
                 raise InputError("The saved model has a profile of other columns than its manifest. Fit it again.")
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(

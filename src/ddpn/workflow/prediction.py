@@ -46,7 +46,7 @@ class Findings:
         self._notes: dict[str, str] = {}
 
     def add(self, prediction: Prediction) -> None:
-        """Count the unusual cells of a predicted block, and its rows: all, flagged, and those of each group."""
+        """Count the rows of a predicted block, its flagged rows, the rows of each group, and its unusual cells."""
         self._rows += len(prediction)
         if self._alpha is not None and self._calibration.ood is not None:
             self._flagged += int(self._calibration.ood.is_ood(prediction.ood_pvalue, self._alpha).sum())
